@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -124,7 +124,6 @@ class Inputs:
         return Inputs(*nodes, bias, self.grad.detach().to(dtype))
 
     def leaves(self) -> dict[str, Tensor]:
-        """Everything that has a gradient, by name."""
         out = {"query": self.query, "key": self.key, "value": self.value}
         if isinstance(self.bias, ops.BucketedBias):
             return out | {"bias.table": self.bias.table}
@@ -171,10 +170,8 @@ def outputs_and_gradients(
         bias=inputs.bias, dropout=dropout, generator=generator,
     )  # fmt: skip
     leaves = inputs.leaves()
-    grads = torch.autograd.grad(out, list(leaves.values()), inputs.grad, allow_unused=True)
-    found = {name: torch.zeros_like(leaves[name]) if g is None else g
-             for name, g in zip(leaves, grads, strict=True)}  # fmt: skip
-    return {"output": out.detach()} | found
+    grads = torch.autograd.grad(out, list(leaves.values()), inputs.grad, materialize_grads=True)
+    return {"output": out.detach()} | dict(zip(leaves, grads, strict=True))
 
 
 def definition(
@@ -185,23 +182,25 @@ def definition(
 
 
 def same_precision(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    nb: Neighborhood,
-    *,
-    bias: Tensor | ops.BucketedBias | None,
-    dropout: float,
-    generator: torch.Generator,
-) -> Tensor:
+    query: Tensor, key: Tensor, value: Tensor, nb: Neighborhood, *,
+    bias: Tensor | ops.BucketedBias | None, dropout: float, generator: torch.Generator,
+    edges: tuple[ops.EdgeFeatures, ...] = (),
+) -> Any:  # fmt: skip
     """Plain torch with no wider type anywhere: the error that one makes without the library."""
-    logits = query.size(2) ** -0.5 * reference.edge_dot(query, key, nb)
+    logits = reference.edge_dot(query, key, nb)
+    for e in edges:
+        if e.query is not None:
+            logits = logits + (e.query[nb.targets()] * e.per_edge()).sum(-1)
+    logits = query.size(2) ** -0.5 * logits
     if bias is not None:
         logits = logits + reference.edge_bias(bias)
     weights = reference.edge_softmax(logits, nb)
     if dropout > 0:
         weights = weights * dropout_factor(dropout, draw_seed(generator), weights)
-    return reference.aggregate(weights, value, nb)
+    out = reference.aggregate(weights, value, nb)
+    if not edges:
+        return out
+    return out, tuple(reference.edge_sums(weights, e.per_edge(), nb) for e in edges)
 
 
 def largest_error(found: Tensor, true: Tensor) -> float:
@@ -226,6 +225,17 @@ def rounding(true: Iterable[Tensor], dtype: torch.dtype) -> float:
     return 2 * torch.finfo(torch.promote_types(dtype, torch.float32)).eps * largest
 
 
+def assert_within(
+    found: Iterable[Tensor], plain: Iterable[Tensor], true: Iterable[Tensor],
+    tolerance: dict[torch.dtype, float], more: float = 0.0,
+) -> None:  # fmt: skip
+    """Each has the type of plain torch's result, and no larger error than may be; see above."""
+    for ours, torchs, exact in zip(found, plain, true, strict=True):
+        assert ours.dtype == torchs.dtype
+        error = largest_error(ours.to(exact.device), exact)
+        assert error <= allowed_error(exact, torchs, tolerance) + more
+
+
 def wanted(nb: Neighborhood, inputs: Inputs, dropout: float = 0.0) -> Wanted:
     """What the definition gives in float64, and what plain torch gives in the type of the inputs.
 
@@ -233,16 +243,6 @@ def wanted(nb: Neighborhood, inputs: Inputs, dropout: float = 0.0) -> Wanted:
     """
     true = outputs_and_gradients(definition, nb, inputs.to(torch.float64), dropout)
     return true, outputs_and_gradients(same_precision, nb, inputs, dropout)
-
-
-@lru_cache(maxsize=len(BIASES))
-def drawn(
-    graph: str, nodes: int, bias: str, dtype: torch.dtype
-) -> tuple[Neighborhood, Inputs, Wanted]:
-    """A case by its names, for the backends that take it one after the other."""
-    nb = GRAPHS[graph](nodes)
-    inputs = draw_inputs(nb, *SIZES[nodes], bias, dtype)
-    return nb, inputs, wanted(nb, inputs)
 
 
 def assert_conforms(
@@ -256,13 +256,8 @@ def assert_conforms(
 ) -> None:
     """Raise AssertionError unless `attention` gives the definition's outputs and gradients.
 
-    Args:
-        attention: Takes what `ops.attention` takes.
-        nb: The neighborhood.
-        inputs: Of any floating type.
-        dropout: Probability.
-        tolerance: Largest error relative to the largest true entry, for float32 and float64.
-        known: What `wanted` gives; None computes it.
+    `tolerance` is the largest error relative to the largest true entry, for float32 and float64;
+    `known` is what `wanted` gives, which is computed where it is None.
     """
     true, plain = wanted(nb, inputs, dropout) if known is None else known
     found = outputs_and_gradients(attention, nb, inputs, dropout)

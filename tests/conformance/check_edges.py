@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from graphtheory import Neighborhood, ops
-from graphtheory.ops import EdgeFeatures, reference
-from graphtheory.ops.dropout import draw_seed, dropout_factor
-from tests.conformance.check import Inputs, allowed_error, draw_inputs, largest_error, rounding
+from graphtheory.ops import EdgeFeatures
+from tests.conformance.check import (
+    Inputs,
+    Wanted,
+    allowed_error,
+    draw_inputs,
+    largest_error,
+    rounding,
+    same_precision,
+)
 
 FORMS = ("by edge", "sums alone", "table", "table by head", "both", "both, one query")
 DIM, TABLE_DIM, ROWS = 3, 4, 6
@@ -27,8 +35,6 @@ class EdgeInputs:
     grads: tuple[Tensor, ...]
 
     def to(self, dtype: torch.dtype) -> EdgeInputs:
-        """Leaves of another type with the same values."""
-
         def cast(t: Tensor | None) -> Tensor | None:
             return None if t is None else t.detach().to(dtype).requires_grad_()
 
@@ -37,7 +43,6 @@ class EdgeInputs:
         return replace(self, inputs=self.inputs.to(dtype), edges=tuple(edges), grads=tuple(grads))
 
     def leaves(self) -> dict[str, Tensor]:
-        """Everything that has a gradient, by name."""
         out = self.inputs.leaves()
         for place, e in enumerate(self.edges):
             out[f"features {place}"] = e.features
@@ -49,7 +54,6 @@ class EdgeInputs:
 def draw_edges(
     nb: Neighborhood, heads: int, dim: int, form: str, bias: str, dtype: torch.dtype
 ) -> EdgeInputs:
-    """Normal numbers in `dtype`."""
     generator = torch.Generator().manual_seed(nb.num_edges + len(form))
 
     def normal(*shape: int) -> Tensor:
@@ -81,50 +85,28 @@ def results(
         generator=torch.Generator().manual_seed(3),
     )  # fmt: skip
     leaves = given.leaves()
-    grads = torch.autograd.grad(
-        (out, *sums), list(leaves.values()), (x.grad, *given.grads), allow_unused=True
-    )
-    found = {name: torch.zeros_like(leaves[name]) if g is None else g
-             for name, g in zip(leaves, grads, strict=True)}  # fmt: skip
-    return {"output": out, **{f"sums {i}": s for i, s in enumerate(sums)}} | found
+    ups = (x.grad, *given.grads)
+    grads = torch.autograd.grad((out, *sums), [*leaves.values()], ups, materialize_grads=True)
+    found = {"output": out, **{f"sums {i}": s for i, s in enumerate(sums)}}
+    return found | dict(zip(leaves, grads, strict=True))
 
 
-def _plain(
-    query: Tensor, key: Tensor, value: Tensor, nb: Neighborhood, *,
-    bias: Tensor | ops.BucketedBias | None, dropout: float, edges: tuple[EdgeFeatures, ...],
-    generator: torch.Generator,
-) -> tuple[Tensor, tuple[Tensor, ...]]:  # fmt: skip
-    """Plain torch with no wider type anywhere: the error that one makes without the library."""
-    logits = reference.edge_dot(query, key, nb)
-    for e in edges:
-        if e.query is not None:
-            logits = logits + (e.query[nb.targets()] * e.per_edge()).sum(-1)
-    logits = query.size(2) ** -0.5 * logits
-    if bias is not None:
-        logits = logits + reference.edge_bias(bias)
-    weights = reference.edge_softmax(logits, nb)
-    if dropout > 0:
-        weights = weights * dropout_factor(dropout, draw_seed(generator), weights)
-    sums = (reference.edge_sums(weights, e.per_edge(), nb) for e in edges)
-    return reference.aggregate(weights, value, nb), tuple(sums)
-
-
-def _definition(*args: object, **options: object) -> tuple[Tensor, tuple[Tensor, ...]]:
-    return ops.attention(*args, backend="reference", **options)  # type: ignore[call-overload]
+def wanted(nb: Neighborhood, given: EdgeInputs, dropout: float = 0.0) -> Wanted:
+    """The definition in float64, and plain torch in the type of the inputs."""
+    by_definition = partial(ops.attention, backend="reference")
+    true = results(by_definition, nb, given.to(torch.float64), dropout)
+    return true, results(same_precision, nb, given, dropout)
 
 
 def assert_edges_conform(
     attention: Attention, nb: Neighborhood, given: EdgeInputs,
-    tolerance: dict[torch.dtype, float], dropout: float = 0.0,
+    tolerance: dict[torch.dtype, float], dropout: float = 0.0, known: Wanted | None = None,
 ) -> None:  # fmt: skip
     """Raise AssertionError unless outputs, sums and gradients are the definition's."""
-    true = results(_definition, nb, given.to(torch.float64), dropout)
-    plain = results(_plain, nb, given, dropout)
+    true, plain = wanted(nb, given, dropout) if known is None else known
     left = rounding(true.values(), given.inputs.query.dtype)
     for name, tensor in results(attention, nb, given, dropout).items():
         assert tensor.dtype == plain[name].dtype, name
-        error, allowed = (
-            largest_error(tensor, true[name]),
-            allowed_error(true[name], plain[name], tolerance) + left,
-        )
+        error = largest_error(tensor, true[name])
+        allowed = allowed_error(true[name], plain[name], tolerance) + left
         assert error <= allowed, f"{name}: error {error:.2e}, allowed {allowed:.2e}"

@@ -1,7 +1,5 @@
 """Every backend against the definition: outputs, all gradients, memory, order of sums, threads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from itertools import product
@@ -13,93 +11,82 @@ from torch import Tensor
 from graphtheory import Neighborhood, cliques, ops
 from graphtheory.ops.backend import BACKENDS
 from graphtheory.ops.backends.cpu import launch, memory
-from tests.conformance.check import (
-    BIASES,
-    FEW,
-    GRAPHS,
-    NARROW,
-    OF_SETS,
-    SIZES,
-    TYPED_SIZES,
-    assert_conforms,
-    draw_inputs,
-    drawn,
-    expanded,
-    has_sets,
-    is_slow,
-    outputs_and_gradients,
-    runs_here,
-)
+from tests.conformance import check
+from tests.conformance.check import BIASES, GRAPHS, SIZES, draw_inputs, outputs_and_gradients
 from tests.conftest import case
 
 TOLERANCE = {b.name: b.tolerance for b in BACKENDS.values()}
-CSR = runs_here(ops.attention, *[torch.zeros(3, 1, 4)] * 3, FEW)
+CSR = check.runs_here(ops.attention, *[torch.zeros(3, 1, 4)] * 3, check.FEW)
+SMALL = GRAPHS | {"equal cliques": lambda nodes: cliques([4, 4])}  # of seven nodes or eight
 
 
 def run_by(backend: str) -> partial[Tensor]:
     return partial(ops.attention, backend=backend)
 
 
+def backends_of(graph: str) -> list[str]:
+    return ["blocks", *CSR] if graph in (*check.OF_SETS, "equal cliques") else CSR
+
+
+def conform(backends, nb: Neighborhood, inputs: check.Inputs, p=0.0, bound=None) -> None:
+    """All of them, beside the same definition."""
+    known = check.wanted(nb, inputs, p)
+    for backend in backends:
+        options = {"dropout": p, "tolerance": bound or TOLERANCE[backend], "known": known}
+        with case(backend, inputs.query.dtype):
+            check.assert_conforms(run_by(backend), nb, inputs, **options)
+
+
 def test_blocks_take_every_graph_of_sets() -> None:
     for graph, make in GRAPHS.items():
-        assert {has_sets(make(nodes)) for nodes in SIZES} == {graph in OF_SETS}, graph
+        found = {check.has_sets(make(nodes)) for nodes in SIZES}
+        assert found == {graph in check.OF_SETS}, graph
 
 
-def conforms(graph: str, nodes: int, dtype: torch.dtype, backend: str) -> None:
+def conforms(graph: str, nodes: int, dtype: torch.dtype, backends: list[str]) -> None:
+    nb = GRAPHS[graph](nodes)
     for bias in BIASES:
-        nb, inputs, known = drawn(graph, nodes, bias, dtype)
-        with case(backend, nodes, dtype, bias):
-            assert_conforms(run_by(backend), nb, inputs, tolerance=TOLERANCE[backend], known=known)
+        with case(nodes, bias):
+            conform(backends, nb, draw_inputs(nb, *SIZES[nodes], bias, dtype))
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_outputs_and_gradients(graph: str) -> None:
     """Not of the definition in float64, which is what all are compared with."""
-    backends = ["blocks", *CSR] if graph in OF_SETS else CSR
-    for (nodes, dtype), backend in product(TYPED_SIZES, backends):
-        itself = (backend, dtype) == ("reference", torch.float64)
-        if not itself and not is_slow(graph, dtype, backend):
-            conforms(graph, nodes, dtype, backend)
+    for nodes, dtype in check.TYPED_SIZES:
+        some = [b for b in backends_of(graph) if not check.is_slow(graph, dtype, b)]
+        exact = dtype == torch.float64
+        conforms(graph, nodes, dtype, [b for b in some if not exact or b != "reference"])
 
 
 @pytest.mark.slow
 def test_narrow_ids_with_sums_in_float64() -> None:
     for nodes in SIZES:
-        conforms(NARROW, nodes, torch.float64, "numba_csr")
+        conforms(check.NARROW, nodes, torch.float64, ["numba_csr"])
 
 
 @pytest.mark.parametrize("bias", BIASES)
-@pytest.mark.parametrize("backend", ["blocks", *CSR])
-def test_dropout_drops_the_same_everywhere(backend: str, bias: str) -> None:
-    nb = cliques([31] * 2) if backend == "blocks" else GRAPHS["random"](63)
-    for p in (1e-12, 0.4, 0.999):
-        inputs = draw_inputs(nb, 3, 5, bias)
-        assert_conforms(run_by(backend), nb, inputs, dropout=p, tolerance=TOLERANCE[backend])
+@pytest.mark.parametrize("p", [1e-12, 0.4, 0.999])
+def test_dropout_drops_the_same_everywhere(p: float, bias: str) -> None:
+    for backends, nb in ((["blocks"], cliques([31] * 2)), (CSR, GRAPHS["random"](63))):
+        conform(backends, nb, draw_inputs(nb, 3, 5, bias), p)
 
 
-@pytest.mark.parametrize("graph", GRAPHS)
-@pytest.mark.parametrize("backend", ["blocks", *CSR])
-def test_strides_do_not_matter(backend: str, graph: str) -> None:
-    nb = GRAPHS[graph](7)
-    if backend == "blocks" and not has_sets(nb):
-        nb = cliques([4, 4])
+@pytest.mark.parametrize("graph", SMALL)
+def test_strides_do_not_matter(graph: str) -> None:
+    nb = SMALL[graph](7)
     for bias in BIASES:
-        inputs = expanded(draw_inputs(nb, 3, 5, bias))
+        inputs = check.expanded(draw_inputs(nb, 3, 5, bias))
         assert nb.num_edges == 0 or not inputs.query.is_contiguous()
-        assert_conforms(run_by(backend), nb, inputs, tolerance=TOLERANCE[backend])
+        conform(backends_of(graph), nb, inputs)
 
 
 @pytest.mark.usefixtures("poisoned_memory")
-@pytest.mark.parametrize("graph", GRAPHS)
-@pytest.mark.parametrize("backend", ["blocks", *CSR])
-def test_nothing_is_read_before_it_is_written(backend: str, graph: str) -> None:
-    nb = GRAPHS[graph](7)
-    if backend == "blocks" and not has_sets(nb):
-        nb = cliques([4, 4])
-    for bias in BIASES:
-        for dtype in (torch.float32, torch.bfloat16):
-            inputs = draw_inputs(nb, 3, 5, bias, dtype)
-            assert_conforms(run_by(backend), nb, inputs, tolerance=TOLERANCE[backend])
+@pytest.mark.parametrize("graph", SMALL)
+def test_nothing_is_read_before_it_is_written(graph: str) -> None:
+    nb = SMALL[graph](7)
+    for bias, dtype in product(BIASES, (torch.float32, torch.bfloat16)):
+        conform(backends_of(graph), nb, draw_inputs(nb, 3, 5, bias, dtype))
 
 
 @pytest.mark.parametrize("bias", BIASES)
@@ -115,10 +102,7 @@ def test_twice_gives_the_same_bits(backend: str, bias: str) -> None:
     ("whole", "handed", "launches"), [(2**62, 2**62, 2), (0, 2**62, 8), (0, 0, 3)]
 )
 @pytest.mark.parametrize("bias", BIASES)
-def test_threads_do_not_change_a_bit(
-    bias: str, whole: int, handed: int, launches: int, two_threads: None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+def test_threads_do_not_change_a_bit(bias, whole, handed, launches, two_threads, monkeypatch):
     monkeypatch.setattr(memory, "WHOLE_ROWS_BELOW", whole)
     monkeypatch.setattr(memory, "KEPT_WEIGHTS_BELOW", handed)
     asked = []
@@ -137,16 +121,13 @@ def test_threads_do_not_change_a_bit(
     assert asked == [1] * launches
     torch.set_num_threads(1)
     one = outputs_and_gradients(run_by("numba_csr"), nb, inputs, 0.3)
-    assert asked == [1] * launches
-    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert asked == [1] * launches and all(torch.equal(one[name], two[name]) for name in one)
 
 
-@pytest.mark.parametrize("backend", ["torch_csr", "numba_csr"])
-def test_a_hub_of_a_hundred_thousand(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_of_a_hundred_thousand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "WHOLE_ROWS_BELOW", 0)  # the hub is shared out
     nb = GRAPHS["hub"](100_000)
-    inputs = draw_inputs(nb, 1, 2)
-    assert_conforms(run_by(backend), nb, inputs, tolerance={torch.float32: 1e-4})
+    conform(["torch_csr", "numba_csr"], nb, draw_inputs(nb, 1, 2), bound={torch.float32: 1e-4})
 
 
 @pytest.mark.parametrize("backend", ["blocks", *CSR])
@@ -168,8 +149,7 @@ def test_a_row_masked_by_minus_infinity(backend: str) -> None:
     masked[nb.targets() == 5] = -torch.inf
     masked.requires_grad_()
     out = ops.attention(inputs.query, inputs.key, inputs.value, nb, bias=masked, backend=backend)
-    assert out[5].eq(0).all()
-    assert out[4].ne(0).all()
+    assert out[5].eq(0).all() and out[4].ne(0).all()
     leaves = [inputs.query, inputs.key, inputs.value, masked]
     grads = torch.autograd.grad(out[5].sum(), leaves)
     assert all(g.eq(0).all() for g in grads)
@@ -188,8 +168,7 @@ def test_nan_stays_where_it_is(backend: str) -> None:
         after = ops.attention(**poisoned, neighborhood=nb, backend=backend)
         assert after[touched].isnan().all()
         elsewhere = torch.ones(nb.num_dst, dtype=torch.bool).index_fill(0, touched, False)
-        assert elsewhere.any()
-        assert torch.equal(after[elsewhere], before[elsewhere])
+        assert elsewhere.any() and torch.equal(after[elsewhere], before[elsewhere])
 
 
 def relabeled(nb: Neighborhood, order: Tensor) -> Neighborhood:
@@ -200,9 +179,7 @@ def relabeled(nb: Neighborhood, order: Tensor) -> Neighborhood:
 
 
 @pytest.mark.parametrize("backend", CSR)
-def test_names_of_nodes_and_order_of_edges_do_not_matter(
-    backend: str, generator: torch.Generator
-) -> None:
+def test_names_of_nodes_and_order_of_edges_do_not_matter(backend, generator) -> None:
     nb = GRAPHS["random"](63)
     inputs = draw_inputs(nb, 3, 5)
     order = torch.randperm(63, generator=generator)

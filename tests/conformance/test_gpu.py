@@ -1,7 +1,5 @@
 """The conformance suite on a GPU: Triton's kernels compiled, not interpreted."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from functools import partial
@@ -22,19 +20,8 @@ from graphtheory.vision.models.stvit_swin import stvit_r_swin
 from graphtheory.vision.models.swin import swin
 from graphtheory.vision.nn import Merge, PatchEmbedding
 from graphtheory.vision.nn.reduce import pool
-from tests.conformance.check import (
-    BIASES,
-    GRAPHS,
-    SIZES,
-    Inputs,
-    allowed_error,
-    assert_conforms,
-    draw_inputs,
-    expanded,
-    largest_error,
-    outputs_and_gradients,
-    rounding,
-)
+from tests.conformance import check
+from tests.conformance.check import BIASES, GRAPHS, SIZES, assert_conforms, draw_inputs, expanded
 from tests.conformance.check_edges import FORMS, assert_edges_conform, draw_edges
 from tests.conformance.test_primitives import SHAPES, called, draw, results
 from tests.ops.test_additive import case
@@ -87,7 +74,7 @@ def edges_on_gpu(
     return out.cpu(), tuple(s.cpu() for s in sums)
 
 
-def nearest_on_gpu(inputs: Inputs, nb: Neighborhood, k: int, dropout: float) -> list[Tensor]:
+def nearest_on_gpu(inputs: check.Inputs, nb: Neighborhood, k: int, dropout: float) -> list[Tensor]:
     """Output and gradients of `ops.topk_attention` of tensors on the CPU, computed on the GPU."""
     nodes = (inputs.query.cuda(), inputs.key.cuda(), inputs.value.cuda())
     out = ops.topk_attention(
@@ -118,8 +105,7 @@ def test_outputs_and_gradients(graph: str, nodes: int, dtype: torch.dtype) -> No
 @pytest.mark.parametrize(("heads", "dim"), [*COMMON, (3, 33), (5, 1), (2, 300)])
 def test_in_every_bin(heads: int, dim: int, dtype: torch.dtype) -> None:
     nb = power_law()
-    assert nb.degree().max() > 1000
-    assert nb.transpose().degree().max() > 1000
+    assert nb.degree().max() > 1000 and nb.transpose().degree().max() > 1000
     for bias in ("none", "buckets"):
         inputs = draw_inputs(nb, heads, dim, bias, dtype)
         assert_conforms(on_gpu, nb, inputs, dropout=0.3, tolerance=TOLERANCE)
@@ -154,7 +140,7 @@ def test_nothing_is_read_before_it_is_written(graph: str) -> None:
 def test_twice_gives_the_same_bits(bias: str) -> None:
     nb = power_law()
     inputs = draw_inputs(nb, 3, 16, bias)
-    once, again = (outputs_and_gradients(on_gpu, nb, inputs, 0.3) for _ in range(2))
+    once, again = (check.outputs_and_gradients(on_gpu, nb, inputs, 0.3) for _ in range(2))
     assert all(torch.equal(once[name], again[name]) for name in once)
 
 
@@ -171,10 +157,7 @@ def test_primitives(name: str, dtype: torch.dtype) -> None:
             there = [t.detach().cuda().requires_grad_() for t in leaves]
             up = torch.linspace(-1, 1, true[0].numel()).view_as(true[0]).cuda()
             found = results(called(name, ops), there, nb.to("cuda"), up)
-            for ours, torchs, wanted in zip(found, plain, true, strict=True):
-                assert ours.dtype == dtype
-                error = largest_error(ours.cpu(), wanted)
-                assert error <= allowed_error(wanted, torchs, TOLERANCE)
+            check.assert_within(found, plain, true, TOLERANCE)
 
 
 @pytest.mark.usefixtures("poisoned_memory")
@@ -192,9 +175,7 @@ def test_additive_score(edge_dim: int, dtype: torch.dtype) -> None:
         given = {"edge_features": there[3], "edge_matrix": there[4]} if edge_dim else {}
         score = additive_score(*there[:3], nb.to("cuda"), negative_slope=0.3, **given)
         found = results_of(score, there[:used])
-        for ours, torchs, wanted in zip(found, plain, true, strict=True):
-            assert ours.dtype == dtype
-            assert largest_error(ours.cpu(), wanted) <= allowed_error(wanted, torchs, TOLERANCE)
+        check.assert_within(found, plain, true, TOLERANCE)
 
 
 @pytest.mark.usefixtures("poisoned_memory")
@@ -211,10 +192,7 @@ def test_additive_attention(parts: str, dtype: torch.dtype) -> None:
             there = [t.detach().cuda().requires_grad_() for t in leaves]
             options = {"dropout": p, "generator": torch.Generator().manual_seed(3)}
             found = results_of(run_gat(there, nb.to("cuda"), **options), there)
-            for ours, torchs, wanted in zip(found, plain, true, strict=True):
-                assert ours.dtype == dtype
-                error = largest_error(ours.cpu(), wanted)
-                assert error <= allowed_error(wanted, torchs, TOLERANCE) + rounding(true, dtype)
+            check.assert_within(found, plain, true, TOLERANCE, check.rounding(true, dtype))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: str(d)[6:])
@@ -322,7 +300,9 @@ def test_a_bias_beside_dense_kernels(graph: str, bias: str) -> None:
     inputs = draw_inputs(nb, 2, 16, bias)
     assert_conforms(by_sets, nb, inputs, tolerance=TOLERANCE)
     if bias == "buckets":
-        once, again = (outputs_and_gradients(by_sets, nb, inputs)["bias.table"] for _ in range(2))
+        once, again = (
+            check.outputs_and_gradients(by_sets, nb, inputs)["bias.table"] for _ in range(2)
+        )
         assert torch.equal(once, again)
 
 
@@ -423,5 +403,4 @@ def test_compiled_without_a_break_it_is_the_same() -> None:
 
     found = torch.autograd.grad(run(*leaves).square().sum(), leaves)
     true = torch.autograd.grad(ops.attention(*leaves, nb).square().sum(), leaves)
-    for ours, wanted in zip(found, true, strict=True):
-        torch.testing.assert_close(ours, wanted)
+    torch.testing.assert_close(found, true)

@@ -36,8 +36,7 @@ def test_cliques_and_stars_are_bipartite(counts: list[int]) -> None:
         (cliques(counts), bipartite(counts, counts)),
         (star(counts), bipartite([1] * len(counts), counts)),
     ):
-        assert torch.equal(ours.indptr, theirs.indptr)
-        assert torch.equal(ours.indices, theirs.indices)
+        assert torch.equal(ours.indptr, theirs.indptr) and torch.equal(ours.indices, theirs.indices)
         assert (ours.num_src, ours.num_dst) == (theirs.num_src, theirs.num_dst)
         assert (ours.blocks, ours.sets) == (theirs.blocks, theirs.sets)
 
@@ -46,8 +45,7 @@ def test_cliques_and_stars_are_bipartite(counts: list[int]) -> None:
 def test_causal_cliques_look_back(counts: list[int]) -> None:
     nb = causal(counts)
     assert torch.equal(nb.to_dense(), complete(counts, counts).tril())
-    assert nb.sets == Sets(tuple(counts), tuple(counts), causal=True)
-    assert nb.blocks is None
+    assert nb.sets == Sets(tuple(counts), tuple(counts), causal=True) and nb.blocks is None
     Neighborhood(nb.indptr, nb.indices, nb.num_src, sets=nb.sets)  # validates
 
 
@@ -71,20 +69,17 @@ def test_sizes_of_other_kinds_and_none_at_all() -> None:
     assert star([0]).indptr.tolist() == [0, 0]
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: cliques([2, -1]), r"sizes: got \[2, -1\], expected a list of counts"),
-        (lambda: cliques([2.5]), "sizes: got"),
-        (lambda: cliques([[2]]), "sizes: got"),
-        (lambda: cliques(torch.tensor([2.0])), "sizes: got"),
-        (lambda: star([-1]), "sizes: got"),
-        (lambda: causal([2, -1]), r"sizes: got \[2, -1\], expected a list of counts"),
-        (lambda: bipartite([1], [-1]), "sizes_src: got"),
-        (lambda: bipartite([1, 2], [3]), "sizes_src: 1 blocks, expected 2 as many as sizes_dst"),
-        (lambda: bipartite([1], [2, 3]), "sizes_src: 2 blocks, expected 1 as many as sizes_dst"),
-    ],
-)
+@pytest.mark.parametrize(("call", "words"), [
+    (lambda: cliques([2, -1]), r"sizes: got \[2, -1\], expected a list of counts"),
+    (lambda: cliques([2.5]), "sizes: got"),
+    (lambda: cliques([[2]]), "sizes: got"),
+    (lambda: cliques(torch.tensor([2.0])), "sizes: got"),
+    (lambda: star([-1]), "sizes: got"),
+    (lambda: causal([2, -1]), r"sizes: got \[2, -1\], expected a list of counts"),
+    (lambda: bipartite([1], [-1]), "sizes_src: got"),
+    (lambda: bipartite([1, 2], [3]), "sizes_src: 1 blocks, expected 2 as many as sizes_dst"),
+    (lambda: bipartite([1], [2, 3]), "sizes_src: 2 blocks, expected 1 as many as sizes_dst"),
+])  # fmt: skip
 def test_what_is_no_size_is_refused(call: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         call()
@@ -94,9 +89,7 @@ def test_what_is_no_size_is_refused(call: Any, words: str) -> None:
 @pytest.mark.parametrize(
     ("count", "k", "num_src"), [(5, 3, None), (5, 3, 9), (0, 3, 4), (4, 0, None)]
 )
-def test_neighbor_lists_are_rows(
-    count: int, k: int, num_src: int | None, dtype: torch.dtype
-) -> None:
+def test_neighbor_lists_are_rows(count, k, num_src, dtype) -> None:
     sources = torch.randint(num_src or max(count, 1), (count, k), dtype=dtype)
     nb = neighbor_lists(sources, num_src)
     edges = torch.stack([sources.flatten().long(), torch.arange(count).repeat_interleave(k)])
@@ -114,15 +107,12 @@ def test_neighbor_lists_are_copied() -> None:
     assert neighbor_lists(sources).indices.data_ptr() != sources.data_ptr()
 
 
-@pytest.mark.parametrize(
-    ("sources", "error", "message"),
-    [
-        (torch.tensor([[0, -1]]), IndexError, "sources: entry 1 is -1, expected a node id in 0..0"),
-        (torch.tensor([0, 1]), ValueError, r"sources: shape \(2,\), expected \[num_dst, k\]"),
-        (torch.tensor([[0.0]]), TypeError, "sources: got torch.float32, expected int64 or int32"),
-        ([[0]], TypeError, "sources: got list, expected int64 or int32"),
-    ],
-)
+@pytest.mark.parametrize(("sources", "error", "message"), [
+    (torch.tensor([[0, -1]]), IndexError, "sources: entry 1 is -1, expected a node id in 0..0"),
+    (torch.tensor([0, 1]), ValueError, r"sources: shape \(2,\), expected \[num_dst, k\]"),
+    (torch.tensor([[0.0]]), TypeError, "sources: got torch.float32, expected int64 or int32"),
+    ([[0]], TypeError, "sources: got list, expected int64 or int32"),
+])  # fmt: skip
 def test_bad_neighbor_lists(sources: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         neighbor_lists(sources)
@@ -167,8 +157,7 @@ def test_ids_of_32_bits_stay_where_the_nodes_and_edges_of_a_union_fit() -> None:
     assert below.indices.dtype == torch.int32
     assert below.num_src == most and below.indices.tolist() == [0, most - 8, most - 7, most - 1]
     beyond = union([few(most - 7), few(9)])
-    assert beyond.indices.dtype == torch.int64
-    assert beyond.num_src == most + 2
+    assert beyond.indices.dtype == torch.int64 and beyond.num_src == most + 2
     assert beyond.indices.tolist() == [0, most - 8, most - 7, most + 1]
     assert beyond.indptr.tolist() == [0, 1, 2, 3, 4]
 
@@ -186,8 +175,7 @@ SIZES = [2, 0, 3]
 def test_nodes_and_tokens_fill_the_graphs_and_features_move_with_them() -> None:
     for sizes in (SIZES, torch.tensor(SIZES)):
         tokens = GraphTokens(sizes)
-        assert tokens.nodes.tolist() == [0, 1, 4, 5, 6]
-        assert tokens.tokens.tolist() == [2, 3, 7]
+        assert tokens.nodes.tolist() == [0, 1, 4, 5, 6] and tokens.tokens.tolist() == [2, 3, 7]
         assert tokens.batch.tolist() == [0, 0, 0, 1, 2, 2, 2, 2]
         assert tokens.cliques().sets.dst == (3, 1, 4)
     tokens, x, token = GraphTokens(SIZES), torch.randn(5, 2), torch.randn(2, requires_grad=True)

@@ -1,9 +1,6 @@
 """Facts of a tensor: asked once, again after any change, and gone with the tensor."""
 
-from __future__ import annotations
-
 import gc
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -57,12 +54,7 @@ CHANGES = [in_place, by_numpy, by_data, by_set, by_shared_storage]
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("inference", [False, True])
-def test_every_change_is_seen(
-    largest: PerTensorCache[int],
-    asked: list[int],
-    change: Callable[[Tensor], None],
-    inference: bool,
-) -> None:
+def test_every_change_is_seen(largest, asked, change, inference) -> None:
     with torch.inference_mode(inference):
         tensor = torch.tensor([3, 4])
         assert largest(tensor) == 4
@@ -78,9 +70,7 @@ def test_what_was_read_cannot_be_resized(largest: PerTensorCache[int]) -> None:
         tensor.resize_(3)
 
 
-def test_a_tensor_of_inference_mode_is_read_once(
-    largest: PerTensorCache[int], asked: list[int]
-) -> None:
+def test_a_tensor_of_inference_mode_is_read_once(largest, asked) -> None:
     with torch.inference_mode():
         tensor = torch.tensor([3, 4])
         assert [largest(tensor), largest(tensor)] == [4, 4]
@@ -96,9 +86,7 @@ def test_nothing_outlives_its_tensor(largest: PerTensorCache[int]) -> None:
     assert len(largest._known) == 0
 
 
-def test_while_a_step_is_recorded_ids_are_compared_on_the_device(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_while_a_step_is_recorded_ids_are_compared_on_the_device(monkeypatch) -> None:
     monkeypatch.setattr(Tensor, "is_cuda", True)
     monkeypatch.setattr(Tensor, "is_cpu", False)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)

@@ -1,7 +1,5 @@
 """Sorting edges into rows: as torch ops, checked and traced."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -27,9 +25,7 @@ EDGES = torch.tensor([[2, 0, 1, 2, 3], [0, 2, 0, 0, 3]])
 
 
 @pytest.mark.parametrize("limit", [60, 10_000_000])
-def test_distinct_ids_are_unique_with_or_without_a_table(
-    limit: int, generator: torch.Generator
-) -> None:
+def test_distinct_ids_are_unique_with_or_without_a_table(limit, generator) -> None:
     for count in (0, 1, 57):
         ids = torch.randint(60, (count,), generator=generator) * (limit // 60)
         expected = ids.unique(return_inverse=True)
@@ -38,11 +34,9 @@ def test_distinct_ids_are_unique_with_or_without_a_table(
 
 def test_rows_have_places_in_the_order_asked_for_and_a_stable_sort() -> None:
     ends, places = row_places(torch.tensor([0, 2, 2, 5]), torch.tensor([2, 1, 0, 2]))
-    assert ends.tolist() == [0, 3, 3, 5, 8]
-    assert places.tolist() == [2, 3, 4, 0, 1, 2, 3, 4]
+    assert ends.tolist() == [0, 3, 3, 5, 8] and places.tolist() == [2, 3, 4, 0, 1, 2, 3, 4]
     indptr, order = sort_by_key(torch.tensor([3, 1, 3, 1, 3]), 5)
-    assert indptr.tolist() == [0, 0, 2, 2, 5, 5]
-    assert order.tolist() == [1, 3, 0, 2, 4]
+    assert indptr.tolist() == [0, 0, 2, 2, 5, 5] and order.tolist() == [1, 3, 0, 2, 4]
 
 
 @pytest.mark.parametrize("num_keys", [1, 2**16, 2**16 + 1, 2**33])
@@ -91,9 +85,7 @@ def away(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("kind", [torch.int64, torch.int32])
 @pytest.mark.parametrize("columns", [5, 0])
-def test_on_a_device_rows_are_the_same_and_are_read_once(
-    kind: torch.dtype, columns: int, request: pytest.FixtureRequest
-) -> None:
+def test_on_a_device_rows_are_the_same_and_are_read_once(kind, columns, request) -> None:
     edges = EDGES[:, :columns].to(kind)
     here = Neighborhood.from_edge_index(edges, num_src=4, num_dst=5)
     wanted = [*csr_from_edges(edges, 4, 5), *csr_transpose(here.indptr, here.indices, 4)]

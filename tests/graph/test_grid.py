@@ -66,8 +66,7 @@ def _parts(nb: Neighborhood) -> tuple[torch.Tensor, torch.Tensor, int]:
 def test_windows_that_divide_the_grid_are_equal_blocks() -> None:
     assert windows(Grid(3, 4, 8), 4).neighborhood.blocks == (6, 16, 16)
     shifted = windows(Grid(1, 8, 8), 4, 2).neighborhood
-    assert shifted.blocks is None
-    assert sorted(shifted.sets.dst) == [4] * 4 + [8] * 4 + [16]
+    assert shifted.blocks is None and sorted(shifted.sets.dst) == [4] * 4 + [8] * 4 + [16]
 
 
 @pytest.mark.parametrize(("size", "dtype"), [(4, torch.uint8), (9, torch.int16)])
@@ -85,20 +84,17 @@ def divmod_pair(nodes: Neighborhood, width: int) -> tuple[torch.Tensor, torch.Te
     return targets // width - sources // width, targets % width - sources % width
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: Grid(1, 0, 2), "height: got 0, expected a whole number from 1 up"),
-        (lambda: Grid(-1, 1, 2), "count: got -1, expected a whole number from 0 up"),
-        (lambda: Grid(1, 2, 0), "width: got 0, expected a whole number from 1 up"),
-        (lambda: Grid(1.0, 2, 2), "count: got 1.0, expected a whole number from 0 up"),
-        (lambda: windows(Grid(1, 4, 4), 2.0), "size: got 2.0, expected a whole number from 1 up"),
-        (lambda: windows(Grid(1, 4, 4), 2, -1), "shift: got -1, expected 0..1, below size=2"),
-        (lambda: windows(Grid(1, 4, 4), 2, 1.0), "shift: got 1.0, expected 0..1, below size=2"),
-        (lambda: windows(Grid(1, 4, 4), 0), "size: got 0, expected a whole number from 1 up"),
-        (lambda: windows(Grid(1, 4, 4), 2, 2), "shift: got 2, expected 0..1, below size=2"),
-    ],
-)
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: Grid(1, 0, 2), "height: got 0, expected a whole number from 1 up"),
+    (lambda: Grid(-1, 1, 2), "count: got -1, expected a whole number from 0 up"),
+    (lambda: Grid(1, 2, 0), "width: got 0, expected a whole number from 1 up"),
+    (lambda: Grid(1.0, 2, 2), "count: got 1.0, expected a whole number from 0 up"),
+    (lambda: windows(Grid(1, 4, 4), 2.0), "size: got 2.0, expected a whole number from 1 up"),
+    (lambda: windows(Grid(1, 4, 4), 2, -1), "shift: got -1, expected 0..1, below size=2"),
+    (lambda: windows(Grid(1, 4, 4), 2, 1.0), "shift: got 1.0, expected 0..1, below size=2"),
+    (lambda: windows(Grid(1, 4, 4), 0), "size: got 0, expected a whole number from 1 up"),
+    (lambda: windows(Grid(1, 4, 4), 2, 2), "shift: got 2, expected 0..1, below size=2"),
+])  # fmt: skip
 def test_bad_sizes_are_named(call, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()

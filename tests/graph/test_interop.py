@@ -188,8 +188,7 @@ def test_duplicates_of_coo_add_up_as_torch_says() -> None:
         torch.tensor([[0, 0], [1, 1]]), torch.tensor([1.0, 2.0]), (2, 2), check_invariants=True
     )
     nb = neighborhood_from(twice)
-    assert nb.num_edges == 1
-    assert torch.equal(nb.to_dense(), twice.to_dense())
+    assert nb.num_edges == 1 and torch.equal(nb.to_dense(), twice.to_dense())
 
 
 def test_networkx_graphs_send_both_ways_and_keep_parallel_edges() -> None:
@@ -204,8 +203,7 @@ def test_sizes_of_an_edge_list_and_of_an_edge_index_object() -> None:
     nb = neighborhood_from(EdgeIndex(EDGES, sparse_size=(4, 7)))
     assert (nb.num_src, nb.num_dst) == (4, 7)
     nb = neighborhood_from(EdgeIndex(EDGES), size=(4, 7))
-    assert (nb.num_src, nb.num_dst) == (4, 7)
-    assert type(nb.indices) is Tensor
+    assert (nb.num_src, nb.num_dst) == (4, 7) and type(nb.indices) is Tensor
     edges = torch.tensor([[0, 6], [1, 2]])
     assert neighborhood_from(edges).num_dst == 7
     assert neighborhood_from(edges, num_nodes=9).num_dst == 9
@@ -243,27 +241,22 @@ def test_there_and_back(kind: str, weighted: bool, narrow: bool) -> None:
     assert torch.equal(back.to_dense(), nb.to_dense())
 
 
-@pytest.mark.parametrize(
-    ("obj", "options", "error", "words"),
-    [
-        ([[0], [1]], {}, TypeError, "obj: got list"),
-        (HeteroData(), {}, TypeError, "obj: got HeteroData"),
-        (EDGES.float(), {}, TypeError, r"edge_index: dtype torch\.float32"),
-        (EDGES.T, {}, ValueError, "transpose it"),
-        (EDGES, {"num_nodes": 3}, IndexError, r"edge_index.*entry 0 is 3"),
-        (EDGES, {"num_nodes": 5, "size": (5, 5)}, ValueError, "not both"),
-        (EDGES, {"weight": WEIGHT[:2]}, ValueError, "weight: shape"),
-        (EdgeIndex(EDGES, sparse_size=(5, 5)), {"num_nodes": 6}, ValueError, "asked for 6 sources"),
-        (scipy.sparse.coo_array((2, 3)), {"num_nodes": 2}, ValueError, "2 targets, but obj has 3"),
-        (scipy.sparse.coo_array(np.ones(3)), {}, ValueError, "expected a matrix"),
-        (nx.path_graph(3), {"num_nodes": 2}, ValueError, "obj has 3"),
-        (Neighborhood.from_edge_index(EDGES), {"num_nodes": 9}, ValueError, "obj has 4"),
-        (Data(x=torch.ones(2, 1)), {}, ValueError, "neither edge_index nor adj_t"),
-    ],
-)
-def test_what_does_not_fit_is_refused(
-    obj: Any, options: dict[str, Any], error: type[Exception], words: str
-) -> None:
+@pytest.mark.parametrize(("obj", "options", "error", "words"), [
+    ([[0], [1]], {}, TypeError, "obj: got list"),
+    (HeteroData(), {}, TypeError, "obj: got HeteroData"),
+    (EDGES.float(), {}, TypeError, r"edge_index: dtype torch\.float32"),
+    (EDGES.T, {}, ValueError, "transpose it"),
+    (EDGES, {"num_nodes": 3}, IndexError, r"edge_index.*entry 0 is 3"),
+    (EDGES, {"num_nodes": 5, "size": (5, 5)}, ValueError, "not both"),
+    (EDGES, {"weight": WEIGHT[:2]}, ValueError, "weight: shape"),
+    (EdgeIndex(EDGES, sparse_size=(5, 5)), {"num_nodes": 6}, ValueError, "asked for 6 sources"),
+    (scipy.sparse.coo_array((2, 3)), {"num_nodes": 2}, ValueError, "2 targets, but obj has 3"),
+    (scipy.sparse.coo_array(np.ones(3)), {}, ValueError, "expected a matrix"),
+    (nx.path_graph(3), {"num_nodes": 2}, ValueError, "obj has 3"),
+    (Neighborhood.from_edge_index(EDGES), {"num_nodes": 9}, ValueError, "obj has 4"),
+    (Data(x=torch.ones(2, 1)), {}, ValueError, "neither edge_index nor adj_t"),
+])  # fmt: skip
+def test_what_does_not_fit_is_refused(obj, options, error, words) -> None:
     with pytest.raises(error, match=words):
         neighborhood_from(obj, **options)
 

@@ -28,10 +28,9 @@ def test_the_host_decides_without_a_container(machine):
     assert memory.available_bytes() == 8192 * 1024
 
 
-@pytest.mark.parametrize(
-    ("limit", "usage", "reclaimable", "left"),
-    [(5000, 1000, 0, 4000), (5000, 4000, 3000, 4000), (5000, 6000, 0, 0), (10**9, 0, 0, 2**23)],
-)
+@pytest.mark.parametrize(("limit", "usage", "reclaimable", "left"), [
+    (5000, 1000, 0, 4000), (5000, 4000, 3000, 4000), (5000, 6000, 0, 0), (10**9, 0, 0, 2**23),
+])  # fmt: skip
 def test_the_smaller_of_host_and_container_counts(machine, limit, usage, reclaimable, left):
     put_container(machine, limit, usage, reclaimable)
     assert memory.available_bytes() == left

@@ -1,10 +1,7 @@
 """The neighborhood: what it holds, how it is narrowed, moved and turned, and what it refuses."""
 
-from __future__ import annotations
-
 import copy
 import pickle
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -48,16 +45,11 @@ def edge_lists(draw: st.DrawFn) -> tuple[Tensor, int, int]:
     return torch.tensor(rows, dtype=dtype).view(2, -1), num_src, num_dst
 
 
-def test_rows_list_sources_in_the_given_order_and_come_in_the_one_asked_for(
-    nb: Neighborhood,
-) -> None:
-    assert nb.indptr.tolist() == [0, 3, 3, 4, 5]
-    assert nb.indices.tolist() == [2, 1, 2, 0, 3]
-    assert nb.perm.tolist() == [0, 2, 3, 1, 4]
-    assert nb.weight.tolist() == [1, 3, 4, 2, 5]
+def test_rows_list_sources_in_the_given_order_and_come_in_the_one_asked_for(nb) -> None:
+    assert nb.indptr.tolist() == [0, 3, 3, 4, 5] and nb.indices.tolist() == [2, 1, 2, 0, 3]
+    assert nb.perm.tolist() == [0, 2, 3, 1, 4] and nb.weight.tolist() == [1, 3, 4, 2, 5]
     assert (nb.num_src, nb.num_dst, nb.num_edges, nb.device.type) == (4, 4, 5, "cpu")
-    assert nb.degree().tolist() == [3, 0, 1, 1]
-    assert nb.targets().tolist() == [0, 0, 0, 2, 3]
+    assert nb.degree().tolist() == [3, 0, 1, 1] and nb.targets().tolist() == [0, 0, 0, 2, 3]
     some = nb.rows(torch.tensor([3, 0, 1]))
     assert torch.equal(some.to_dense(), nb.to_dense()[[3, 0, 1]])
     assert (some.num_dst, some.num_src) == (3, 4)
@@ -68,9 +60,7 @@ def test_rows_list_sources_in_the_given_order_and_come_in_the_one_asked_for(
 
 
 @given(edge_lists())
-def test_every_edge_is_kept_in_its_place_and_turned_by_transpose(
-    graph: tuple[Tensor, int, int],
-) -> None:
+def test_every_edge_is_kept_in_its_place_and_turned_by_transpose(graph) -> None:
     edges, num_src, num_dst = graph
     nb = Neighborhood.from_edge_index(edges, num_src=num_src, num_dst=num_dst)
     assert nb.indptr.dtype == nb.indices.dtype == torch.int64
@@ -82,8 +72,7 @@ def test_every_edge_is_kept_in_its_place_and_turned_by_transpose(
     weight = torch.arange(1.0, edges.size(1) + 1)
     nb = Neighborhood.from_edge_index(edges, num_src=num_src, num_dst=num_dst, weight=weight)
     turned = nb.transpose()
-    assert nb.transpose() is turned
-    assert (turned.num_src, turned.num_dst) == (num_dst, num_src)
+    assert nb.transpose() is turned and (turned.num_src, turned.num_dst) == (num_dst, num_src)
     assert torch.equal(turned.edge_index().flip(0), nb.edge_index()[:, turned.perm])
     assert torch.equal(turned.to_dense(), nb.to_dense().T)
     assert torch.equal(turned.transpose().to_dense(), nb.to_dense())
@@ -102,14 +91,12 @@ def test_keep_leaves_the_chosen_edges(graph: tuple[Tensor, int, int], bits: int)
 
 def test_keep_and_transpose_take_everything_along(nb: Neighborhood) -> None:
     part = nb.keep(nb.indices == 2)
-    assert part.weight.tolist() == [1, 4]
-    assert part.distance.tolist() == [1, 4]
+    assert part.weight.tolist() == [1, 4] and part.distance.tolist() == [1, 4]
     assert part.perm.tolist() == [0, 3]
     plain = cliques([2])
     assert plain.perm is None and plain.blocks == (1, 2, 2)
     half = plain.keep(plain.indices == 0)
-    assert half.perm.tolist() == [0, 2]
-    assert half.blocks is None
+    assert half.perm.tolist() == [0, 2] and half.blocks is None
     ragged = causal([2, 1])
     assert ragged.keep(ragged.indices == 0).sets is None
     turned = nb.transpose()
@@ -126,9 +113,7 @@ def test_keep_and_transpose_take_everything_along(nb: Neighborhood) -> None:
         (causal([2, 2]), None, None),
     ],
 )
-def test_transpose_turns_what_is_known_of_the_edges(
-    given: Neighborhood, blocks: tuple[int, int, int] | None, sets: Sets | None
-) -> None:
+def test_transpose_turns_what_is_known_of_the_edges(given, blocks, sets) -> None:
     turned = given.transpose()
     assert (turned.blocks, turned.sets) == (blocks, sets)
     Neighborhood(turned.indptr, turned.indices, turned.num_src, sets=sets)
@@ -136,8 +121,7 @@ def test_transpose_turns_what_is_known_of_the_edges(
 
 def test_replace_keeps_the_rest(nb: Neighborhood) -> None:
     bare = nb.replace(weight=None)
-    assert bare.weight is None
-    assert torch.equal(bare.distance, nb.distance)
+    assert bare.weight is None and torch.equal(bare.distance, nb.distance)
     assert torch.equal(bare.perm, nb.perm)
     assert cliques([2]).replace(weight=torch.ones(4)).blocks == (1, 2, 2)
     assert causal([2]).replace(weight=torch.ones(3)).sets == Sets((2,), (2,), causal=True)
@@ -178,8 +162,7 @@ def test_ids_of_32_bits(nb: Neighborhood) -> None:
         (narrow.rows(some).edge_index(), nb.rows(some).edge_index()),
     ):  # fmt: skip
         assert a.dtype == b.dtype and torch.equal(a, b)
-    assert narrow.to_int32() is narrow
-    assert narrow.replace(weight=None).indices.dtype == torch.int32
+    assert narrow.to_int32() is narrow and narrow.replace(weight=None).indices.dtype == torch.int32
     given = Neighborhood(nb.indptr, nb.indices.int(), perm=nb.perm)
     assert given.indices.dtype == given.transpose().indices.dtype == torch.int32
     assert cliques([2]).to_int32().blocks == (1, 2, 2)
@@ -233,9 +216,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_nothing_waits_for_a_gpu_to_which_all_parts_go(
-    nb: Neighborhood, device: list[Tensor], turned: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_waits_for_a_gpu_to_which_all_parts_go(nb, device, turned, monkeypatch) -> None:
     if turned:
         nb.transpose()
     there = nb.to("cuda")
@@ -302,9 +283,7 @@ def through_pickle(nb: Neighborhood) -> Neighborhood:
 @pytest.mark.parametrize(
     "copied", [through_pickle, copy.copy, copy.deepcopy, through_workers], ids=lambda f: f.__name__
 )
-def test_a_copy_is_the_same_and_as_immutable(
-    nb: Neighborhood, copied: Callable[[Neighborhood], Neighborhood]
-) -> None:
+def test_a_copy_is_the_same_and_as_immutable(nb, copied) -> None:
     cannot_be_changed(nb)
     nb.transpose()
     assert copied(causal([2, 1])).sets == causal([2, 1]).sets
@@ -318,8 +297,7 @@ def test_a_copy_is_the_same_and_as_immutable(
 def test_what_inference_caches_serves_training(nb: Neighborhood) -> None:
     with torch.inference_mode():
         kept = [nb.targets(), nb.transpose().indptr]
-    assert not any(t.is_inference() for t in kept)
-    assert nb.targets() is kept[0]
+    assert not any(t.is_inference() for t in kept) and nb.targets() is kept[0]
     nb = Neighborhood.from_edge_index(torch.tensor([[0, 1, 1], [1, 0, 2]]), num_nodes=3)
     value = torch.ones(3, 1, 2, requires_grad=True)
     with torch.inference_mode():
@@ -345,36 +323,27 @@ def test_compiled_code_reads_makes_and_fills_one() -> None:
     assert torch.equal(found, degrees(cliques([2, 2]), EDGES))
 
 
-@pytest.mark.parametrize(
-    ("args", "options", "error", "words"),
-    [
-        (([[0], [1]],), {}, TypeError, "edge_index: got list"),
-        ((EDGES.double(),), {}, TypeError, r"edge_index: dtype torch\.float64, expected int64"),
-        ((EDGES.bool(),), {}, TypeError, r"edge_index: dtype torch\.bool"),
-        ((EDGES.T,), {}, ValueError, r"edge_index: shape \(5, 2\).*transpose it\?"),
-        ((EDGES.T[:, :1],), {}, ValueError, r"shape \(5, 1\), expected \[2, num_edges\]$"),
-        ((EDGES.T.repeat(1, 2),), {}, ValueError, r"shape \(5, 4\), expected \[2, num_edges\]$"),
-        ((EDGES[0],), {}, ValueError, r"edge_index: shape \(5,\), expected \[2, num_edges\]"),
-        ((EDGES, 3), {}, IndexError, r"edge_index\[0\]: entry 4 is 3, expected .* 0\.\.2"),
-        ((EDGES - 1, 4), {}, IndexError, r"edge_index\[0\]: entry 1 is -1"),
-        (
-            (EDGES,),
-            {"num_src": 4, "num_dst": 3},
-            IndexError,
-            r"edge_index\[1\]: entry 4 is 3, expected a node id in 0\.\.2",
-        ),
-        ((EDGES, 4), {"num_src": 4}, ValueError, "give either num_nodes or"),
-        ((EDGES,), {"num_src": 4}, ValueError, "num_dst: not given"),
-        ((EDGES,), {"num_dst": 4}, ValueError, "num_src: not given"),
-        ((EDGES[:, :0], -1), {}, ValueError, "got -1, expected 0 or more"),
-        ((EDGES,), {"weight": WEIGHT[:4]}, ValueError, r"weight: shape \(4,\).*\[5\]"),
-        ((EDGES,), {"weight": WEIGHT[:, None]}, ValueError, r"weight: shape \(5, 1\)"),
-        ((EDGES,), {"weight": EDGES[0]}, TypeError, r"weight: dtype torch\.int64"),
-    ],
-)
-def test_edge_lists_that_are_refused(
-    args: tuple[Any, ...], options: dict[str, Any], error: type[Exception], words: str
-) -> None:
+@pytest.mark.parametrize(("args", "options", "error", "words"), [
+    (([[0], [1]],), {}, TypeError, "edge_index: got list"),
+    ((EDGES.double(),), {}, TypeError, r"edge_index: dtype torch\.float64, expected int64"),
+    ((EDGES.bool(),), {}, TypeError, r"edge_index: dtype torch\.bool"),
+    ((EDGES.T,), {}, ValueError, r"edge_index: shape \(5, 2\).*transpose it\?"),
+    ((EDGES.T[:, :1],), {}, ValueError, r"shape \(5, 1\), expected \[2, num_edges\]$"),
+    ((EDGES.T.repeat(1, 2),), {}, ValueError, r"shape \(5, 4\), expected \[2, num_edges\]$"),
+    ((EDGES[0],), {}, ValueError, r"edge_index: shape \(5,\), expected \[2, num_edges\]"),
+    ((EDGES, 3), {}, IndexError, r"edge_index\[0\]: entry 4 is 3, expected .* 0\.\.2"),
+    ((EDGES - 1, 4), {}, IndexError, r"edge_index\[0\]: entry 1 is -1"),
+    ((EDGES,), {"num_src": 4, "num_dst": 3}, IndexError,
+     r"edge_index\[1\]: entry 4 is 3, expected a node id in 0\.\.2"),
+    ((EDGES, 4), {"num_src": 4}, ValueError, "give either num_nodes or"),
+    ((EDGES,), {"num_src": 4}, ValueError, "num_dst: not given"),
+    ((EDGES,), {"num_dst": 4}, ValueError, "num_src: not given"),
+    ((EDGES[:, :0], -1), {}, ValueError, "got -1, expected 0 or more"),
+    ((EDGES,), {"weight": WEIGHT[:4]}, ValueError, r"weight: shape \(4,\).*\[5\]"),
+    ((EDGES,), {"weight": WEIGHT[:, None]}, ValueError, r"weight: shape \(5, 1\)"),
+    ((EDGES,), {"weight": EDGES[0]}, TypeError, r"weight: dtype torch\.int64"),
+])  # fmt: skip
+def test_edge_lists_that_are_refused(args, options, error, words) -> None:
     with pytest.raises(error, match=words):
         Neighborhood.from_edge_index(*args, **options)
 
@@ -382,54 +351,32 @@ def test_edge_lists_that_are_refused(
 INDPTR, INDICES = torch.tensor([0, 1, 3]), torch.tensor([1, 0, 1])
 
 
-@pytest.mark.parametrize(
-    ("indptr", "indices", "options", "error", "words"),
-    [
-        (INDPTR.int(), INDICES, {}, TypeError, r"indptr: torch\.int32 of shape \(3,\)"),
-        (INDPTR, INDICES.float(), {}, TypeError, r"indices: torch\.float32 .* int64 or int32 of"),
-        (INDPTR[None], INDICES, {}, TypeError, r"indptr: .* of shape \(1, 3\)"),
-        (INDPTR[:0], INDICES, {}, ValueError, "indptr: empty"),
-        (INDPTR + 1, INDICES, {}, ValueError, "indptr: runs from 1 to 4, expected 0 to 3"),
-        (INDPTR[:2], INDICES, {}, ValueError, "indptr: runs from 0 to 1, expected 0 to 3"),
-        (torch.tensor([0, 4, 3]), INDICES, {}, ValueError, "without decreasing"),
-        (INDPTR, INDICES + 1, {}, IndexError, r"indices: entry 0 is 2, expected .* 0\.\.1"),
-        (INDPTR, INDICES - 1, {}, IndexError, r"indices: entry 1 is -1"),
-        (INDPTR, INDICES, {"num_src": 1}, IndexError, r"indices: entry 0 is 1.*1 nodes"),
-        (INDPTR, INDICES, {"weight": torch.ones(2)}, ValueError, r"weight: shape \(2,\)"),
-        (INDPTR, INDICES, {"distance": torch.ones(3)}, TypeError, "expected uint8 hops"),
-        (INDPTR, INDICES, {"perm": INDICES[:1]}, ValueError, r"perm: shape \(1,\)"),
-        (
-            INDPTR,
-            INDICES,
-            {"perm": INDICES / 2},
-            TypeError,
-            "perm: got torch.float32, expected int",
-        ),
-        (
-            INDPTR,
-            INDICES,
-            {"perm": [1, 0, 2]},
-            TypeError,
-            "perm: got list, expected int64 or int32",
-        ),
-        (INDPTR, INDICES, {"perm": INDICES - 1}, IndexError, "perm: smallest entry is -1, exp.* 0"),
-        (INDPTR, INDICES, {"sets": Sets((3,), (2,))}, ValueError, "3 targets and 2 sources"),
-        (
-            torch.tensor([0, 1, 4]),
-            torch.tensor([0, 1, 0, 1]),
-            {"sets": Sets((2,), (2,))},
-            ValueError,
-            "not those of complete sets",
-        ),
-        (INDPTR, INDICES, {"sets": (2, 2)}, TypeError, "sets: got tuple, expected graph.Sets"),
-        (INDPTR, INDICES, {"sets": Sets((2,), (3,))}, ValueError, "sets: .* 3 sources, exp.* 2"),
-        (INDPTR, INDICES, {"sets": Sets((2,), (2,))}, ValueError, "not those of complete sets"),
-        (INDPTR, INDICES, {"sets": Sets((2,), (2,), True)}, ValueError, "not those of causal sets"),
-    ],
-)
-def test_row_pointers_that_are_refused(
-    indptr: Tensor, indices: Tensor, options: dict[str, Any], error: type[Exception], words: str
-) -> None:
+@pytest.mark.parametrize(("indptr", "indices", "options", "error", "words"), [
+    (INDPTR.int(), INDICES, {}, TypeError, r"indptr: torch\.int32 of shape \(3,\)"),
+    (INDPTR, INDICES.float(), {}, TypeError, r"indices: torch\.float32 .* int64 or int32 of"),
+    (INDPTR[None], INDICES, {}, TypeError, r"indptr: .* of shape \(1, 3\)"),
+    (INDPTR[:0], INDICES, {}, ValueError, "indptr: empty"),
+    (INDPTR + 1, INDICES, {}, ValueError, "indptr: runs from 1 to 4, expected 0 to 3"),
+    (INDPTR[:2], INDICES, {}, ValueError, "indptr: runs from 0 to 1, expected 0 to 3"),
+    (torch.tensor([0, 4, 3]), INDICES, {}, ValueError, "without decreasing"),
+    (INDPTR, INDICES + 1, {}, IndexError, r"indices: entry 0 is 2, expected .* 0\.\.1"),
+    (INDPTR, INDICES - 1, {}, IndexError, r"indices: entry 1 is -1"),
+    (INDPTR, INDICES, {"num_src": 1}, IndexError, r"indices: entry 0 is 1.*1 nodes"),
+    (INDPTR, INDICES, {"weight": torch.ones(2)}, ValueError, r"weight: shape \(2,\)"),
+    (INDPTR, INDICES, {"distance": torch.ones(3)}, TypeError, "expected uint8 hops"),
+    (INDPTR, INDICES, {"perm": INDICES[:1]}, ValueError, r"perm: shape \(1,\)"),
+    (INDPTR, INDICES, {"perm": INDICES / 2}, TypeError, "perm: got torch.float32, expected int"),
+    (INDPTR, INDICES, {"perm": [1, 0, 2]}, TypeError, "perm: got list, expected int64 or int32"),
+    (INDPTR, INDICES, {"perm": INDICES - 1}, IndexError, "perm: smallest entry is -1, exp.* 0"),
+    (INDPTR, INDICES, {"sets": Sets((3,), (2,))}, ValueError, "3 targets and 2 sources"),
+    (torch.tensor([0, 1, 4]), torch.tensor([0, 1, 0, 1]), {"sets": Sets((2,), (2,))}, ValueError,
+     "not those of complete sets"),
+    (INDPTR, INDICES, {"sets": (2, 2)}, TypeError, "sets: got tuple, expected graph.Sets"),
+    (INDPTR, INDICES, {"sets": Sets((2,), (3,))}, ValueError, "sets: .* 3 sources, exp.* 2"),
+    (INDPTR, INDICES, {"sets": Sets((2,), (2,))}, ValueError, "not those of complete sets"),
+    (INDPTR, INDICES, {"sets": Sets((2,), (2,), True)}, ValueError, "not those of causal sets"),
+])  # fmt: skip
+def test_row_pointers_that_are_refused(indptr, indices, options, error, words) -> None:
     with pytest.raises(error, match=words):
         Neighborhood(indptr, indices, **options)
 
@@ -442,8 +389,7 @@ def test_keep_refuses_what_is_no_choice_of_edges(nb: Neighborhood) -> None:
 
 def test_it_is_moved_pinned_and_cloned_as_a_part_of_data(nb: Neighborhood) -> None:
     moved = Data(neighborhood=nb).to("meta", non_blocking=True).neighborhood
-    assert moved.device.type == "meta"
-    assert Data(neighborhood=nb).pin_memory().neighborhood is nb
+    assert moved.device.type == "meta" and Data(neighborhood=nb).pin_memory().neighborhood is nb
     cloned = Data(neighborhood=nb).clone().neighborhood
     assert torch.equal(cloned.to_dense(), nb.to_dense())
     cannot_be_changed(cloned)

@@ -51,26 +51,20 @@ def test_equal_sets_are_stored_once_and_transposed_causal_ones_are_none() -> Non
     assert many.runs == ((10_000, 4, 3),) and many.blocks == (10_000, 4, 3)
     assert repr(many) == "Sets(10000 of 4 x 3)"
     assert Sets((2, 2, 1), (2, 2, 1), True).runs == ((2, 2, 2), (1, 1, 1))
-    assert Sets((2, 2), (2, 2), True).blocks is None
-    assert Sets((2, 2), (3, 3)).equal
-    assert not Sets((2, 2), (3, 1)).equal
-    assert not Sets((2, 1), (3, 3)).equal
-    assert not Sets((), ()).equal
-    assert Sets((1, 2), (3, 0)).transpose() == Sets((3, 0), (1, 2))
+    assert Sets((2, 2), (2, 2), True).blocks is None and Sets((2, 2), (3, 3)).equal
+    assert not Sets((2, 2), (3, 1)).equal and not Sets((2, 1), (3, 3)).equal
+    assert not Sets((), ()).equal and Sets((1, 2), (3, 0)).transpose() == Sets((3, 0), (1, 2))
     assert Sets((1, 2), (1, 2), causal=True).transpose() is None
 
 
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
-        (((1, -1), (1, 1)), r"dst: got \(1, -1\), expected a tuple of counts"),
-        (((1,), (1.5,)), "src: got"),
-        (([1], (1,)), r"dst: got \[1\], expected a tuple"),
-        (((1, 2), (3,)), "src: 1 sets, expected 2 as many as dst"),
-        (((1,), (2, 3)), "src: 2 sets, expected 1 as many as dst"),
-        (((1, 2), (2, 1), True), r"src: got \(2, 1\), expected \(1, 2\) as dst has.*causal"),
-    ],
-)
+@pytest.mark.parametrize(("args", "words"), [
+    (((1, -1), (1, 1)), r"dst: got \(1, -1\), expected a tuple of counts"),
+    (((1,), (1.5,)), "src: got"),
+    (([1], (1,)), r"dst: got \[1\], expected a tuple"),
+    (((1, 2), (3,)), "src: 1 sets, expected 2 as many as dst"),
+    (((1,), (2, 3)), "src: 2 sets, expected 1 as many as dst"),
+    (((1, 2), (2, 1), True), r"src: got \(2, 1\), expected \(1, 2\) as dst has.*causal"),
+])  # fmt: skip
 def test_what_is_no_set_is_refused(args: tuple[Any, ...], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Sets(*args)
@@ -111,8 +105,7 @@ def test_every_edge_has_one_place_in_its_set(pairs: list[tuple[int, int]], look_
         exists = (edge < nb.num_edges).view(group.sets, group.dst, group.src)
         ends = [t.expand_as(exists)[exists] for t in (target, source)]
         edge = edge[edge < nb.num_edges]
-        assert torch.equal(ends[0], nb.targets()[edge])
-        assert torch.equal(ends[1], nb.indices[edge])
+        assert torch.equal(ends[0], nb.targets()[edge]) and torch.equal(ends[1], nb.indices[edge])
         if group.padded is not None:
             assert not exists[group.padded[:, None].expand_as(exists)].any()
         real = (group.rows < nb.num_dst).view(group.sets, -1, 1)
@@ -138,8 +131,7 @@ def test_groups_are_made_once() -> None:
     nb = cliques([3, 2])
     with torch.inference_mode():
         groups, places = nb.groups(), nb.edge_places()
-    assert nb.groups() is groups
-    assert nb.edge_places() is places
+    assert nb.groups() is groups and nb.edge_places() is places
     assert not groups[0].targets.is_inference()
     with pytest.raises(AssertionError):
         Neighborhood(nb.indptr, nb.indices).groups()

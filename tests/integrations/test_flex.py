@@ -1,7 +1,5 @@
 """FlexAttention's masks and score functions on `ops`, against torch's own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

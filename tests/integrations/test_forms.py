@@ -11,8 +11,8 @@ from torch_geometric.utils import to_torch_csr_tensor
 
 from battery import forms
 from battery.drawn_layers import LAYERS
-from graphtheory import accelerate
 from graphtheory.nn.conv import adjacency, on_core, weighted_sums
+from tests.integrations.conftest import swapped
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse")
 EDGES = torch.from_numpy(np.random.default_rng(0).integers(0, 10, (2, 30)))
@@ -21,9 +21,7 @@ APPNP = pyg.APPNP(2, 0.1, normalize=False)
 
 
 def both(theirs: nn.Module) -> tuple[nn.Module, nn.Module]:
-    ours = copy.deepcopy(theirs)
-    assert accelerate(ours).swapped
-    return ours, theirs
+    return swapped(theirs), theirs
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -132,12 +130,10 @@ def test_relations_with_a_fraction_are_refused() -> None:
 
 
 def gradients(layer: nn.Module, given: list[Tensor]) -> list[Tensor]:
-    """The output of a layer, and gradients of what it is given and of its parameters."""
     given = [t.clone().requires_grad_(t.is_floating_point()) for t in given]
     out = layer(given[0], EDGES, *given[1:])
     asked = [t for t in (*given, *layer.parameters()) if t.requires_grad]
-    found = torch.autograd.grad(out.sin().sum(), asked, allow_unused=True)
-    return [out, *(t.new_zeros(()) if g is None else g for t, g in zip(asked, found, strict=True))]
+    return [out, *torch.autograd.grad(out.sin().sum(), asked, materialize_grads=True)]
 
 
 WHOLE, ONE, DEGREES = torch.randint(0, 5, (30, 8)), torch.randn(1, 8), torch.tensor([0, 3, 4, 3])

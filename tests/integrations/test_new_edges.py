@@ -1,8 +1,5 @@
 """Accelerated layers at the first call on few edges: PyG's way, which takes no sorting."""
 
-from __future__ import annotations
-
-import copy
 from typing import Any
 
 import pytest
@@ -15,6 +12,7 @@ from torch_geometric import nn as pyg
 from graphtheory import accelerate
 from graphtheory.integrations.pyg import _DROP_INS
 from graphtheory.nn.conv.on_core import OnCore
+from tests.integrations.conftest import swapped
 
 NODES, EDGES = 9, 30
 MAKE = {
@@ -57,8 +55,7 @@ def ways(layer: nn.Module) -> list[str]:
 @pytest.mark.parametrize("name", MAKE)
 def test_the_first_call_is_pygs_and_the_second_ours(name: str) -> None:
     theirs = MAKE[name]()
-    layer = copy.deepcopy(theirs)
-    accelerate(layer)
+    layer = swapped(theirs)
     (x, edges), found = graph(), ways(layer)
     first, second = layer(x, edges), layer(x, edges)
     assert found == ["PyG's", "ours"] and type(layer) is _DROP_INS[type(theirs)]
@@ -80,8 +77,7 @@ CALLS = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_what_pyg_reads_otherwise_is_ours_from_the_first_call_on(name: str) -> None:
-    layer = pyg.GraphConv(6, 4)
-    accelerate(layer)
+    layer = swapped(pyg.GraphConv(6, 4))
     make, expected = CALLS[name]
     given, found = make(*graph()), ways(layer)
     args, named = ((), given) if isinstance(given, dict) else (given, {})
@@ -94,8 +90,7 @@ def test_what_pyg_reads_otherwise_is_ours_from_the_first_call_on(name: str) -> N
 
 
 def test_many_edges_are_sorted_at_once() -> None:
-    layer = pyg.GATConv(6, 4)
-    accelerate(layer)
+    layer = swapped(pyg.GATConv(6, 4))
     found, x = ways(layer), torch.randn(NODES, 6)
     for count in OnCore.pays_from[0] - 1, OnCore.pays_from[0]:
         layer(x, torch.randint(NODES, (2, count)))
@@ -104,17 +99,15 @@ def test_many_edges_are_sorted_at_once() -> None:
 
 def test_each_layer_of_a_model_meets_new_edges_once() -> None:
     model = pyg.Sequential("x, e", [(pyg.GINConv(nn.Linear(6, 6)), "x, e -> x") for _ in range(3)])
-    accelerate(model)
+    model, (x, edges) = swapped(model), graph()
     found = [ways(layer) for layer in model]
-    x, edges = graph()
     model(x, edges)
     model(x, edges)
     assert found == [["PyG's", "ours"]] * 3
 
 
 def test_an_error_leaves_the_layer_ours() -> None:
-    layer = pyg.GINConv(nn.Linear(5, 4))
-    accelerate(layer)
+    layer = swapped(pyg.GINConv(nn.Linear(5, 4)))
     own = type(layer)
     with pytest.raises(RuntimeError):
         layer(*graph())
@@ -122,12 +115,11 @@ def test_an_error_leaves_the_layer_ours() -> None:
 
 
 def test_the_table_notices_a_layer_that_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
-    layer = pyg.GINConv(nn.Linear(6, 4))
-    accelerate(layer)
+    layer = swapped(pyg.GINConv(nn.Linear(6, 4)))
     monkeypatch.setattr("graphtheory.nn.conv.on_core.has_met", lambda *_: False)
     (x, edges), found = graph(), ways(layer)
-    layer(x, edges)
-    layer(x, edges)
+    for _ in range(2):
+        layer(x, edges)
     assert found == ["PyG's", "PyG's"]
 
 
@@ -146,8 +138,7 @@ def test_undo_and_layers_made_here_know_nothing_of_it() -> None:
 @pytest.mark.parametrize("name", ["GINConv", "SAGEConv", "GraphConv", "SGConv"])
 def test_ids_out_of_range_are_refused_as_pyg_refuses_them(name: str, at: tuple[int, int]) -> None:
     theirs = MAKE[name]()
-    layer = copy.deepcopy(theirs)
-    accelerate(layer)
+    layer = swapped(theirs)
     x, edges = graph()
     edges[at[0], 3] = at[1]
     with pytest.raises((IndexError, RuntimeError, ValueError)) as expected:
@@ -159,30 +150,20 @@ def test_ids_out_of_range_are_refused_as_pyg_refuses_them(name: str, at: tuple[i
 
 @pytest.mark.parametrize("name", ["GINConv", "SAGEConv", "GraphConv", "GCNConv"])
 def test_a_hook_on_messages_is_called_at_new_edges(name: str) -> None:
-    layer, seen = MAKE[name](), []
-    accelerate(layer)
+    layer, seen = swapped(MAKE[name]()), []
     layer.register_message_forward_hook(lambda conv, inputs, out: seen.append(out.shape))
     layer(*graph())
     assert len(seen) == 1
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"improved": True},
-        {"add_self_loops": False},
-        {"normalize": False},
-        {"flow": "target_to_source"},
-        {"bias": False},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("options", [
+    {}, {"improved": True}, {"add_self_loops": False}, {"normalize": False},
+    {"flow": "target_to_source"}, {"bias": False},
+], ids=str)  # fmt: skip
 def test_gcn_at_new_edges_has_the_bits_of_pyg(options: dict[str, Any], dtype: torch.dtype) -> None:
     theirs = pyg.GCNConv(6, 4, **options).to(dtype)
-    layer = copy.deepcopy(theirs)
-    accelerate(layer)
+    layer = swapped(theirs)
     found = ways(layer)
     x, edges = graph()
     x = x.to(dtype).requires_grad_()
@@ -213,8 +194,7 @@ def test_the_gradient_of_a_largest_zero_is_shared_alike_in_every_call(kind: Any)
 @pytest.mark.parametrize("name", MAKE)
 def test_a_recorded_call_keeps_neither_nodes_nor_edges(name: str) -> None:
     theirs = MAKE[name]()
-    layer = copy.deepcopy(theirs)
-    accelerate(layer)
+    layer = swapped(theirs)
     x, edges = graph()
     for _ in range(2):
         layer(x, edges)
@@ -233,8 +213,7 @@ def test_a_recorded_call_keeps_neither_nodes_nor_edges(name: str) -> None:
 @pytest.mark.parametrize("name", MAKE)
 def test_a_checkpoint_saves_the_same_again(name: str) -> None:
     theirs = MAKE[name]()
-    layer = copy.deepcopy(theirs)
-    accelerate(layer)
+    layer = swapped(theirs)
     (x, edges), grads = graph(), []
     for one in (layer, theirs):
         z = x.clone().requires_grad_()
@@ -245,8 +224,7 @@ def test_a_checkpoint_saves_the_same_again(name: str) -> None:
 
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_a_checkpoint_drops_the_same_again(reentrant: bool) -> None:
-    layer, (x, edges) = pyg.GATConv(6, 4, dropout=0.5), graph()
-    accelerate(layer)
+    layer, (x, edges) = swapped(pyg.GATConv(6, 4, dropout=0.5)), graph()
     x.requires_grad_()
     torch.manual_seed(0)
     found = checkpoint(layer, x, edges, use_reentrant=reentrant)
@@ -273,8 +251,7 @@ def test_a_checkpoint_reads_dense_features_again() -> None:
 
 
 def test_the_gradient_of_learned_weights_of_zero_is_finite_in_each_call() -> None:
-    layer, (x, edges) = pyg.GCNConv(6, 4, add_self_loops=False), graph()
-    accelerate(layer)
+    layer, (x, edges) = swapped(pyg.GCNConv(6, 4, add_self_loops=False)), graph()
     weight = torch.zeros(EDGES, requires_grad=True)
     for _ in range(3):
         (found,) = torch.autograd.grad(layer(x, edges, weight).sin().sum(), weight)
@@ -283,8 +260,7 @@ def test_the_gradient_of_learned_weights_of_zero_is_finite_in_each_call() -> Non
 
 @pytest.mark.parametrize("name", MAKE)
 def test_edges_of_inference_mode_train_from_the_first_call_on(name: str) -> None:
-    layer = MAKE[name]().eval()
-    accelerate(layer)
+    layer = swapped(MAKE[name]().eval())
     x, edges = graph()
     with torch.inference_mode():
         inferred = edges.clone()

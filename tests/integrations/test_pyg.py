@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from functools import partial
 from inspect import signature
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import graphtheory
 import graphtheory.nn as on_core
 from graphtheory.integrations import pyg as integration
 from graphtheory.integrations.pyg import Kept, Swapped, accelerate
+from tests.integrations.conftest import swapped
 
 NAMES = ["TransformerConv", "GATConv", "GATv2Conv", "GCNConv"]
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
@@ -45,8 +47,6 @@ MAKE = {
 
 
 class Two(nn.Module):
-    """Two layers of a kind."""
-
     def __init__(self, name, in_channels=6, **options) -> None:
         super().__init__()
         layer = getattr(pyg, name)
@@ -74,7 +74,6 @@ def randomized(model, dtype):
 
 
 def run(model, *args):
-    """The output and every gradient, under a fixed random cotangent."""
     args = [a.clone().requires_grad_() if a.is_floating_point() else a for a in args]
     model.zero_grad()
     out = model(*args)
@@ -87,16 +86,14 @@ def run(model, *args):
 def assert_close(found, wanted):
     """To a part in 10^5 or 10^10 of the largest entry, whose rounding error all have."""
     scale = max(1.0, *(float(t.abs().max()) for t in wanted))
-    for mine, other in zip(found, wanted, strict=True):
-        torch.testing.assert_close(mine, other, rtol=0, atol=TOLERANCE[wanted[0].dtype] * scale)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=TOLERANCE[wanted[0].dtype] * scale)
 
 
 def assert_same_after(model, *args):
     """`accelerate` swaps something, and the model gives what it gave, also when that is undone."""
     wanted, kinds = run(model, *args), [type(layer) for layer in model.modules()]
     report = accelerate(model)
-    assert report.swapped
-    assert not report.kept
+    assert report.swapped and not report.kept
     assert_close(run(model, *args), wanted)
     report.undo()
     assert [type(layer) for layer in model.modules()] == kinds
@@ -264,14 +261,14 @@ def test_undo_gives_the_classes_back_with_the_weights_of_now() -> None:
     wanted = run(model, *args)
     again = copy.deepcopy(model)
     report.undo()
-    assert [type(conv) for conv in model.convs] == [pyg.GCNConv] * 2
+    assert kinds(model) == [pyg.GCNConv] * 2
     assert_close(run(model, *args), wanted)
-    assert [type(conv) for conv in again.convs] == [on_core.GCNConv] * 2
+    assert kinds(again) == [on_core.GCNConv] * 2
     later = accelerate(model)
     report.undo()  # its own swap is undone already
-    assert [type(conv) for conv in model.convs] == [on_core.GCNConv] * 2
+    assert kinds(model) == [on_core.GCNConv] * 2
     later.undo()
-    assert [type(conv) for conv in model.convs] == [pyg.GCNConv] * 2
+    assert kinds(model) == [pyg.GCNConv] * 2
 
 
 def test_undo_refuses_a_layer_that_changed_since() -> None:
@@ -283,7 +280,7 @@ def test_undo_refuses_a_layer_that_changed_since() -> None:
     assert type(model.convs[0]) is on_core.GATConv
     parametrize.remove_parametrizations(model.convs[1], "att_src")
     report.undo()
-    assert [type(conv) for conv in model.convs] == [pyg.GATConv] * 2
+    assert kinds(model) == [pyg.GATConv] * 2
 
 
 def test_cached_edges_are_those_of_the_first_call_after_the_swap() -> None:
@@ -340,7 +337,6 @@ def total(out):
 
 
 def run_typed(layer, args):
-    """Output and gradients of all parameters."""
     layer.zero_grad()
     out = layer(*args)
     total(out).backward()
@@ -349,7 +345,6 @@ def run_typed(layer, args):
 
 @pytest.fixture(params=MAKE)
 def case(request):
-    """A layer of PyG, and what it is called with."""
     return MAKE[request.param]().double(), args_of(request.param)
 
 
@@ -418,7 +413,7 @@ def test_an_accelerated_model_has_nothing_to_do() -> None:
     report = accelerate(model)
     assert (report.swapped, report.kept, str(report)) == ((), (), "no layer to swap")
     report.undo()
-    assert [type(conv) for conv in model.convs] == [on_core.GATConv] * 2
+    assert kinds(model) == [on_core.GATConv] * 2
 
 
 class Doubled(pyg.GATConv):
@@ -432,23 +427,28 @@ class Doubling(SumAggregation):
 
 
 def with_edges(change):
-    """A layer with features of edges, after `change` to it."""
     conv = pyg.GATConv(6, 4, edge_dim=2)
     change(conv)
     return conv
 
 
-def after_a_call():
-    conv = pyg.GCNConv(6, 4, cached=True)
-    conv(torch.randn(NODES, 6), graph())
-    return conv
-
-
-def after_a_call_on_a_matrix():
+def as_matrix(edges):
     sparse = pytest.importorskip("torch_sparse")
+    return sparse.SparseTensor.from_edge_index(edges, None, (NODES, NODES))
+
+
+def after_a_call(edges):
     conv = pyg.GCNConv(6, 4, cached=True)
-    conv(torch.randn(NODES, 6), sparse.SparseTensor.from_edge_index(graph(), None, (NODES, NODES)))
+    conv(torch.randn(NODES, 6), edges)
     return conv
+
+
+def pna(aggregators, **options):
+    return pyg.PNAConv(6, 4, aggregators, ["identity"], DEGREES, **options)
+
+
+def kinds(model):
+    return [type(conv) for conv in model.convs]
 
 
 def hooked(layer, part):
@@ -461,48 +461,41 @@ class Halved(pyg.RGCNConv):
         return x_j / 2
 
 
-REASONS = {
-    "no drop-in for this class": lambda: pyg.TAGConv(6, 4),
-    "a subclass of GATConv, which may compute something else": lambda: Doubled(6, 4),
-    "a subclass of GATConv, which may": lambda: with_edges(
+CHANGED = {  # a layer with features of edges after a change
+    "a subclass of GATConv, which may": (
         lambda conv: parametrize.register_parametrization(conv, "att_src", nn.Identity())
     ),
-    "its lin_edge is a ParametrizedLinear, not PyG's own": lambda: with_edges(
+    "its lin_edge is a ParametrizedLinear, not PyG's own": (
         lambda conv: parametrize.register_parametrization(conv.lin_edge, "weight", nn.Identity())
     ),
-    "its lin_edge is a Sequential, not": lambda: with_edges(
+    "its lin_edge is a Sequential, not": (
         lambda conv: setattr(conv, "lin_edge", nn.Sequential(nn.Linear(2, 4), nn.ReLU()))
     ),
-    "a hook on its lin_edge, which": lambda: with_edges(
-        lambda conv: conv.lin_edge.register_forward_hook(lambda *args: None)
-    ),
-    "a hook on its aggr_module, which": lambda: with_edges(
+    "a hook on its lin_edge, which": lambda conv: hooked(conv, lambda c: c.lin_edge),
+    "a hook on its aggr_module, which": (
         lambda conv: conv.aggr_module.register_full_backward_hook(lambda *args: None)
     ),
-    "its message was replaced": lambda: with_edges(
-        lambda conv: setattr(conv, "message", lambda x_j, alpha: x_j)
-    ),
-    "its propagate was replaced": lambda: with_edges(
-        lambda conv: setattr(conv, "propagate", lambda *args, **kwargs: None)
-    ),
-    "an explainer or a hook asks for its messages": lambda: with_edges(
+    "its message was replaced": lambda conv: setattr(conv, "message", lambda x_j, alpha: x_j),
+    "its propagate was replaced": lambda conv: setattr(conv, "propagate", lambda *_, **__: None),
+    "an explainer or a hook asks for its messages": (
         lambda conv: conv.register_message_forward_hook(lambda *args: None)
     ),
-    "an explainer or a hook": lambda: with_edges(lambda conv: setattr(conv, "explain", True)),
+    "an explainer or a hook": lambda conv: setattr(conv, "explain", True),
+}
+REASONS = {
+    **{reason: partial(with_edges, change) for reason, change in CHANGED.items()},
+    "no drop-in for this class": lambda: pyg.TAGConv(6, 4),
+    "a subclass of GATConv, which may compute something else": lambda: Doubled(6, 4),
     "has no weights yet: run the model once before": lambda: pyg.TransformerConv(-1, 4),
-    "holds the edges of an earlier call (cached=True)": after_a_call,
-    "holds the edges of an earlier call": after_a_call_on_a_matrix,
+    "holds the edges of an earlier call (cached=True)": lambda: after_a_call(graph()),
+    "holds the edges of an earlier call": lambda: after_a_call(as_matrix(graph())),
     "aggr: got 'max', expected 'add'": lambda: pyg.GCNConv(6, 4, aggr="max"),
     "its aggr_module is a Doubling, not": lambda: pyg.GCNConv(6, 4, aggr=Doubling()),
     "dropout: got 1.0, expected a probability in [0, 1)": lambda: pyg.GATv2Conv(6, 4, dropout=1.0),
     "decomposed_layers: got 2, expected 1": lambda: pyg.TransformerConv(6, 4, decomposed_layers=2),
     "compiled by TorchScript: accelerate before": lambda: torch.jit.script(pyg.GCNConv(6, 4)),
-    "pre_layers: got 2, expected 1": lambda: pyg.PNAConv(
-        6, 4, ALL, ["identity"], DEGREES, pre_layers=2
-    ),
-    "aggregators: got MulAggregation": lambda: pyg.PNAConv(
-        6, 4, ["mul", "mean"], ["identity"], DEGREES
-    ),
+    "pre_layers: got 2, expected 1": lambda: pna(ALL, pre_layers=2),
+    "aggregators: got MulAggregation": lambda: pna(["mul", "mean"]),
     "a hook on its pre_nns": lambda: hooked(MAKE["PNAConv"](), lambda c: c.pre_nns[1][0]),
     "a hook on its v_rel": lambda: hooked(MAKE["HGTConv"](), lambda c: c.v_rel),
     "has no weights": lambda: pyg.HGTConv(-1, 4, METADATA),
@@ -521,8 +514,7 @@ def test_what_cannot_be_swapped_is_kept_and_says_why(reason) -> None:
     model = nn.ModuleList([nn.ReLU(), layer, pyg.GCNConv(6, 4)])
     report = accelerate(model)
     assert [entry[:2] for entry in report.kept] == [("1", kind)]
-    assert report.kept[0].reason.startswith(reason)
-    assert type(layer) is kind
+    assert report.kept[0].reason.startswith(reason) and type(layer) is kind
     assert report.swapped == (Swapped("2", pyg.GCNConv, on_core.GCNConv),)
 
 
@@ -583,34 +575,28 @@ def test_the_front_door_shows_it() -> None:
         graphtheory.decelerate  # noqa: B018
 
 
+RING = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]])
+OF_WEIGHTS = {
+    "GraphConv": lambda: pyg.GraphConv(3, 2), "ChebConv": lambda: pyg.ChebConv(3, 2, 2),
+    "APPNP": lambda: pyg.APPNP(2, 0.1), "SGConv": lambda: pyg.SGConv(3, 2),
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("count", [4, 6])
-@pytest.mark.parametrize(
-    "make",
-    [lambda: pyg.GraphConv(3, 2), lambda: pyg.ChebConv(3, 2, 2), lambda: pyg.APPNP(2, 0.1),
-     lambda: pyg.SGConv(3, 2), lambda: pyg.GCNConv(3, 2)],
-)  # fmt: skip
+@pytest.mark.parametrize("make", [*OF_WEIGHTS.values(), lambda: pyg.GCNConv(3, 2)])
 def test_as_many_weights_as_edges_are_asked_for(make, count: int) -> None:
-    layer = make()
-    graphtheory.accelerate(layer)
-    edges, x = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]]), torch.randn(5, 3)
-    with pytest.raises(
-        ValueError, match=rf"edge_weight: shape \({count},\), .* one per edge \[5\]"
-    ):
-        layer(x, edges, torch.rand(count))
-    weight = torch.rand(5)
-    torch.testing.assert_close(layer(x, edges, weight[:, None]), layer(x, edges, weight))
+    layer, x, weight = swapped(make()), torch.randn(5, 3), torch.rand(5)
+    wanted = rf"edge_weight: shape \({count},\), .* one per edge \[5\]"
+    with pytest.raises(ValueError, match=wanted):
+        layer(x, RING, torch.rand(count))
+    torch.testing.assert_close(layer(x, RING, weight[:, None]), layer(x, RING, weight))
 
 
-@pytest.mark.parametrize(
-    "make",
-    [lambda: pyg.GraphConv(3, 2), lambda: pyg.ChebConv(3, 2, 2), lambda: pyg.APPNP(2, 0.1),
-     lambda: pyg.SGConv(3, 2), lambda: pyg.SAGEConv(3, 2)],
-)  # fmt: skip
+@pytest.mark.parametrize("make", [*OF_WEIGHTS.values(), lambda: pyg.SAGEConv(3, 2)])
 def test_gradients_of_torch_func_are_pygs(make) -> None:
-    theirs, edges, x = make(), torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]]), torch.randn(5, 3)
-    ours = copy.deepcopy(theirs)
-    graphtheory.accelerate(ours)
+    theirs, x = make(), torch.randn(5, 3)
     found, wanted = (
-        torch.func.grad(lambda z, m=m: m(z, edges).square().sum())(x) for m in (ours, theirs)
+        torch.func.grad(lambda z, m=m: m(z, RING).square().sum())(x)
+        for m in (swapped(theirs), theirs)
     )
     torch.testing.assert_close(found, wanted)

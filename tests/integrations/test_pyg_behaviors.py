@@ -4,7 +4,6 @@ Each layer is compared with PyG's before the swap. docs/pyg_tests.md is the tabl
 """
 
 import copy
-from typing import Any
 
 import pytest
 import torch
@@ -18,18 +17,11 @@ from torch_geometric.utils import to_torch_csc_tensor
 
 from graphtheory.integrations.pyg import accelerate
 from graphtheory.nn.conv.pna_conv import PNAConv
+from tests.integrations.conftest import swapped
 
 TWO = torch.tensor([[0, 1, 2, 3], [0, 0, 1, 1]])  # sorted by target node, as an EdgeIndex needs
 STAR = torch.tensor([[0, 0, 0, 1, 2, 3], [1, 2, 3, 0, 0, 0]])
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse")  # torch says that they are young
-
-
-def swapped(before: nn.Module) -> Any:
-    """A copy after `accelerate`, with the same parameters."""
-    after = copy.deepcopy(before)
-    report = accelerate(after)
-    assert report.swapped and not report.kept, str(report)
-    return after
 
 
 def assert_same(found, wanted) -> None:
@@ -60,10 +52,8 @@ ONE_SET = {
 }
 
 
-NORMALIZED = (
-    "SGConv",
-    "APPNP",
-)  # PyG counts a given self-loop twice in a sparse matrix: STAR has none
+# PyG counts a given self-loop twice in a sparse matrix: STAR has none.
+NORMALIZED = ("SGConv", "APPNP")
 
 
 @pytest.mark.parametrize("name", ONE_SET)
@@ -238,8 +228,7 @@ def test_what_the_core_does_not_compute_stays_pygs(name) -> None:
     more = (torch.rand(4),) if name == "messages of a user" else ()
     wanted, kind = layer(x, TWO, *more), type(layer)
     report = accelerate(layer)
-    assert not report.swapped and len(report.kept) == 1
-    assert type(layer) is kind
+    assert not report.swapped and len(report.kept) == 1 and type(layer) is kind
     assert torch.equal(layer(x, TWO, *more), wanted)
     if name == "lstm":
         with pytest.raises(ValueError, match="'index' tensor is not sorted"):
@@ -310,9 +299,7 @@ def test_every_form_of_the_edges(name, kinds, widths) -> None:
 
 
 @pytest.mark.parametrize(("name", "kinds"), LAYERS, ids=["HGT", "HAN"])
-def test_typed_layers_read_sizes_off_the_first_input_and_leave_inputs_as_they_were(
-    name, kinds
-) -> None:
+def test_typed_layers_read_sizes_off_the_first_input_and_leave_inputs_as_they_were(name, kinds):
     layer = getattr(pyg, name)(-1, 32, (list(WIDTHS), kinds), heads=2)
     assert "has no weights yet" in accelerate(layer).kept[0].reason
     x, edges = features(WIDTHS), edges_of(kinds)

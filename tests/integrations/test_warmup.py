@@ -40,9 +40,7 @@ def test_a_process_that_compiles_says_so_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("level", "records"), [("WARNING", 1), ("ERROR", 0)])
-def test_what_takes_no_time_or_is_not_ours_is_not_announced(
-    monkeypatch, level: str, records: int
-) -> None:
+def test_what_takes_no_time_or_is_not_ours_is_not_announced(monkeypatch, level, records) -> None:
     clock = iter([0.0, 0.4, 10.0, 10.4, 20.0, 21.0, 30.0, 31.0, 40.0, 41.0])
     monkeypatch.setattr(compiling, "perf_counter", lambda: next(clock))
     notice = compiling._Notice()

@@ -118,21 +118,14 @@ def test_maps_of_a_layer_on_a_neighborhood_and_on_a_sparse_matrix() -> None:
         attention_maps(conv, x, torch.eye(3).to_sparse())
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: Attention(8, 3), "heads: got 3, expected a divisor of dim=8"),
-        (lambda: Attention(8, 2, dropout=1.0), "dropout: got 1.0, expected a probability"),
-        (
-            lambda: Attention(4, 1)(torch.zeros(1, 4), cliques([1]), relation=torch.zeros(1)),
-            "relation: got a relation, expected none without a bias",
-        ),
-        (
-            lambda: Attention(4, 1, bias=BucketBias(2, 1))(torch.zeros(1, 4), cliques([1])),
-            "relation: got no relation, expected one, for this layer has a bias",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: Attention(8, 3), "heads: got 3, expected a divisor of dim=8"),
+    (lambda: Attention(8, 2, dropout=1.0), "dropout: got 1.0, expected a probability"),
+    (lambda: Attention(4, 1)(torch.zeros(1, 4), cliques([1]), relation=torch.zeros(1)),
+     "relation: got a relation, expected none without a bias"),
+    (lambda: Attention(4, 1, bias=BucketBias(2, 1))(torch.zeros(1, 4), cliques([1])),
+     "relation: got no relation, expected one, for this layer has a bias"),
+])  # fmt: skip
 def test_bad_options_are_named(call, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()

@@ -24,8 +24,7 @@ def test_distances_fall_into_their_buckets(num_buckets, hops, dtype) -> None:
     module = BucketBias(num_buckets, 2)
     bucket, table = module(torch.tensor(hops, dtype=dtype))
     assert bucket.dtype == torch.uint8
-    assert bucket.tolist() == [min(z, num_buckets - 1) for z in hops]
-    assert table is module.table
+    assert bucket.tolist() == [min(z, num_buckets - 1) for z in hops] and table is module.table
     assert table.shape == (num_buckets, 2)
 
 
@@ -39,18 +38,14 @@ def test_starts_at_zero_and_returns_to_it_and_shows_its_state() -> None:
     assert module(torch.empty(0, dtype=torch.long)).bucket.shape == (0,)
     module = BucketBias(4, 2, own_token=True)
     assert repr(module) == "BucketBias(num_buckets=4, heads=2)"
-    assert list(module.state_dict()) == ["table"]
-    assert module.is_bucket_bias
+    assert list(module.state_dict()) == ["table"] and module.is_bucket_bias
 
 
-@pytest.mark.parametrize(
-    ("arguments", "options", "message"),
-    [
-        ((0, 1), {}, "num_buckets: got 0, expected at least 1"),
-        ((3, 0), {}, "heads: got 0, expected at least 1"),
-        ((254, 2), {"own_token": True}, "num_buckets: got 254, expected at most 253 with"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "options", "message"), [
+    ((0, 1), {}, "num_buckets: got 0, expected at least 1"),
+    ((3, 0), {}, "heads: got 0, expected at least 1"),
+    ((254, 2), {"own_token": True}, "num_buckets: got 254, expected at most 253 with"),
+])  # fmt: skip
 def test_sizes_out_of_range_are_named(arguments, options, message) -> None:
     with pytest.raises(ValueError, match=message):
         BucketBias(*arguments, **options)
@@ -64,14 +59,11 @@ def test_more_buckets_than_a_byte_counts() -> None:
     assert torch.equal(found, module.table[[0, 255, 528, 528]])
 
 
-@pytest.mark.parametrize(
-    ("distance", "error", "message"),
-    [
-        (torch.rand(3), TypeError, "distance: torch.float32 of shape .3,., expected integer hops"),
-        (torch.zeros(2, 2).long(), TypeError, "distance: torch.int64 of shape .2, 2."),
-        (torch.tensor([2, -1]), ValueError, "distance: got -1, expected hops of 0 or more"),
-    ],
-)
+@pytest.mark.parametrize(("distance", "error", "message"), [
+    (torch.rand(3), TypeError, "distance: torch.float32 of shape .3,., expected integer hops"),
+    (torch.zeros(2, 2).long(), TypeError, "distance: torch.int64 of shape .2, 2."),
+    (torch.tensor([2, -1]), ValueError, "distance: got -1, expected hops of 0 or more"),
+])  # fmt: skip
 def test_distances_that_are_none_are_named(distance, error, message) -> None:
     with pytest.raises(error, match=message):
         BucketBias(4, 1)(distance)
@@ -80,8 +72,7 @@ def test_distances_that_are_none_are_named(distance, error, message) -> None:
 def test_pairs_with_a_token_have_a_bucket_of_their_own() -> None:
     hops = torch.tensor([0, 1, 2, 200, TOKEN, UNREACHABLE], dtype=torch.uint8)
     module = BucketBias(3, 2, own_token=True)
-    assert module.table.shape == (4, 2)
-    assert module(hops).bucket.tolist() == [0, 1, 2, 2, 3, 2]
+    assert module.table.shape == (4, 2) and module(hops).bucket.tolist() == [0, 1, 2, 2, 3, 2]
     assert BucketBias(3, 2)(hops).bucket.tolist() == [0, 1, 2, 2, 2, 2]
 
 

@@ -51,16 +51,13 @@ def test_layer_scale_is_on_both_branches() -> None:
     assert LayerScale(3, 1e-5).gamma.tolist() == pytest.approx([1e-5] * 3)
 
 
-def test_paths_drop_by_image_by_the_generator_and_keep_their_mean(
-    generator: torch.Generator,
-) -> None:
+def test_paths_drop_by_image_by_the_generator_and_keep_their_mean(generator) -> None:
     drop, x = DropPath(0.25), torch.ones(4000 * 3, 2)
     out = drop(x, 4000, generator).view(4000, 6)
     assert (out == out[:, :1]).all()
     values, counts = out[:, 0].unique(return_counts=True)
     torch.testing.assert_close(values, torch.tensor([0, 4 / 3]))
-    assert abs(counts[0] / 4000 - 0.25) < 0.03
-    assert torch.equal(drop.eval()(x, 4000), x)
+    assert abs(counts[0] / 4000 - 0.25) < 0.03 and torch.equal(drop.eval()(x, 4000), x)
     block, x, nb = Block(Attention(8, 2), drop_path=0.5), torch.randn(32, 8), cliques([4] * 8)
 
     def out(seed: int) -> torch.Tensor:

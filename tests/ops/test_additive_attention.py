@@ -1,7 +1,5 @@
 """GAT's attention in one op against its definition in plain torch."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Ids, row pointers and shapes that do not fit are refused before a compiled loop reads by them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from itertools import product
@@ -10,11 +8,10 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphtheory import Neighborhood, cliques, neighbor_lists, nn, ops, structure
 from graphtheory.ops import projected
-from tests.ops.declared import declared_operators
+from tests.ops.declared import Calls, declared_operators
 
 N, M, E, H, D = 4, 5, 9, 2, 3
 B = "numba_csr"
@@ -70,21 +67,10 @@ def _calls() -> dict[str, Call]:
 NAMES = tuple(_calls())
 
 
-class _Recorded(TorchDispatchMode):
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: dict[str, tuple[Any, tuple[Any, ...]]] = {}
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.namespace == "graphtheory" and "csr" not in func.name():
-            self.found[func.name()] = func, args
-        return func(*args, **(kwargs or {}))
-
-
 @cache
 def _operators() -> dict[str, tuple[Any, tuple[Any, ...]]]:
     """Each operator with loops on a CPU, and valid arguments of it."""
-    with _Recorded() as recorded:
+    with Calls() as recorded:
         for _, run in _calls().values():
             run(_graph()).square().sum().backward()
         q = _leaf(6, H, D)
@@ -92,7 +78,8 @@ def _operators() -> dict[str, tuple[Any, tuple[Any, ...]]]:
         ops.topk_attention(
             q, q, q, cliques([3, 3]), 2, bias=bias, backend="blocks"
         ).sum().backward()
-    return recorded.found
+    calls = recorded.seen
+    return {op.name(): (op, args) for op, args, _ in calls if "csr" not in op.name()}
 
 
 def _copied(given: Any) -> Any:
@@ -274,8 +261,6 @@ def test_a_backward_pass_refuses_another_shape_of_what_it_saved(name: str) -> No
 
 
 class _Layer(torch.nn.Module):
-    """A layer of the library as it is compiled and exported."""
-
     def __init__(self) -> None:
         super().__init__()
         self.conv = nn.GATConv(3, 2, heads=2, add_self_loops=False)

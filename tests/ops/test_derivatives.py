@@ -55,7 +55,6 @@ def test_third_derivatives(name: str, graph: str, backend: str) -> None:
     up = drawn_as(v)
 
     def curved(v: Tensor) -> Tensor:
-        """The product of the second derivatives and `up`."""
         _, back = torch.func.vjp(torch.func.grad(loss), v)
         return back(up)[0]
 

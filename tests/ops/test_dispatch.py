@@ -1,7 +1,5 @@
 """Which backend runs, and what the others object."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import partial
@@ -41,27 +39,24 @@ def test_names_in_the_order_of_choice() -> None:
         ops.backend_names("softmax")
 
 
-@pytest.mark.parametrize(
-    ("asked", "name"),
-    [
-        (call(cliques([16, 16])), "blocks"),
-        (call(cliques([16, 16]), dropout=0.5), "blocks"),
-        (call(cliques([60, 50]), dropout=0.5), "numba_csr"),
-        (call(cliques([3, 3])), "numba_csr"),
-        (call(cliques([60, 50])), "blocks"),
-        (call(cliques([3, 2])), "numba_csr"),
-        (call(cliques([3, 2]), device="meta"), "blocks"),
-        (call(causal([200, 150])), "blocks"),
-        (call(causal([20, 15])), "numba_csr"),
-        (call(star([1000])), "numba_csr"),
-        (call(cliques([0, 0])), "numba_csr"),
-        (call(GRAPH), "numba_csr"),
-        (call(GRAPH, device="meta"), "torch_csr"),
-        (call(cliques([3, 3]), dropout=0.5, k=2), "blocks"),
-        (call(cliques([3, 2]), k=2), "numba_csr"),
-        (call(cliques([3, 3]), device="meta", k=2), "torch_csr"),
-    ],
-)
+@pytest.mark.parametrize(("asked", "name"), [
+    (call(cliques([16, 16])), "blocks"),
+    (call(cliques([16, 16]), dropout=0.5), "blocks"),
+    (call(cliques([60, 50]), dropout=0.5), "numba_csr"),
+    (call(cliques([3, 3])), "numba_csr"),
+    (call(cliques([60, 50])), "blocks"),
+    (call(cliques([3, 2])), "numba_csr"),
+    (call(cliques([3, 2]), device="meta"), "blocks"),
+    (call(causal([200, 150])), "blocks"),
+    (call(causal([20, 15])), "numba_csr"),
+    (call(star([1000])), "numba_csr"),
+    (call(cliques([0, 0])), "numba_csr"),
+    (call(GRAPH), "numba_csr"),
+    (call(GRAPH, device="meta"), "torch_csr"),
+    (call(cliques([3, 3]), dropout=0.5, k=2), "blocks"),
+    (call(cliques([3, 2]), k=2), "numba_csr"),
+    (call(cliques([3, 3]), device="meta", k=2), "torch_csr"),
+])  # fmt: skip
 def test_the_first_that_can_is_taken(asked: AttentionCall, name: str) -> None:
     assert dispatch.choose(asked).name == name
 
@@ -165,8 +160,7 @@ def doubled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("doubled")
 def test_a_backend_is_added_by_one_line() -> None:
     x = torch.rand(2, 1, 3)
-    assert ops.backend_names("edge_dot")[-1] == "doubled"
-    assert "doubled" not in ops.backend_names()
+    assert ops.backend_names("edge_dot")[-1] == "doubled" and "doubled" not in ops.backend_names()
     twice = ops.edge_dot(x, x, GRAPH, backend="doubled")
     torch.testing.assert_close(twice, 2 * ops.edge_dot(x, x, GRAPH))
     with pytest.raises(NotImplementedError, match="cannot run this call: it has float32 alone"):
@@ -243,8 +237,7 @@ def test_an_explanation_has_a_line_for_each_backend_and_draws_nothing() -> None:
     before, drawn = torch.get_rng_state(), generator.get_state()
     ops.explain(ops.attention, x, x, x, GRAPH, dropout=0.5, generator=generator)
     ops.explain(ops.additive_attention, x, x[..., 0], None, GRAPH, dropout=0.5)
-    assert torch.equal(torch.get_rng_state(), before)
-    assert torch.equal(generator.get_state(), drawn)
+    assert torch.equal(torch.get_rng_state(), before) and torch.equal(generator.get_state(), drawn)
 
 
 def test_what_cannot_be_explained_says_so() -> None:
@@ -262,17 +255,12 @@ class Misspelled(Backend):
     operations = frozenset({"attention", "atention"})
 
 
-@pytest.mark.parametrize(
-    ("backend", "error", "message"),
-    [
-        (Misspelled(), ValueError, "operations: misspelled declares atention, expected some of"),
-        (Misspelled, TypeError, "expected an instance of Backend with a name"),
-        (Backend(), TypeError, "expected an instance of Backend with a name"),
-    ],
-)
-def test_what_cannot_be_a_backend_is_refused_and_leaves_no_trace(
-    backend: object, error: type[Exception], message: str
-) -> None:
+@pytest.mark.parametrize(("backend", "error", "message"), [
+    (Misspelled(), ValueError, "operations: misspelled declares atention, expected some of"),
+    (Misspelled, TypeError, "expected an instance of Backend with a name"),
+    (Backend(), TypeError, "expected an instance of Backend with a name"),
+])  # fmt: skip
+def test_what_cannot_be_a_backend_is_refused_and_leaves_no_trace(backend, error, message) -> None:
     with pytest.raises(error, match=message):
         register(backend)
     assert "misspelled" not in BACKENDS

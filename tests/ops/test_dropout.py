@@ -1,7 +1,5 @@
 """Which weights drop: a function of counter and seed, the same in torch and compiled."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -19,8 +17,7 @@ def test_the_share_and_the_scale_are_right(p: float) -> None:
     factor = dropout_factor(p, SEED, torch.empty(n // 4, 4, dtype=torch.float64))
     kept = factor > 0
     sigma = math.sqrt(p * (1 - p) / n)
-    assert abs(kept.double().mean() - (1 - p)) < 4 * sigma
-    assert factor[kept].eq(1 / (1 - p)).all()
+    assert abs(kept.double().mean() - (1 - p)) < 4 * sigma and factor[kept].eq(1 / (1 - p)).all()
     by_head = kept.double().mean(0)
     assert (by_head - (1 - p)).abs().max() < 4 * 2 * sigma
 
@@ -54,10 +51,8 @@ def test_the_compiled_rule_is_the_same(p: float, seed: int) -> None:
 def test_a_seed_comes_from_the_generator_or_lies_where_it_is_asked_for() -> None:
     one, same, other = (torch.Generator().manual_seed(s) for s in (1, 1, 2))
     first = draw_seed(one)
-    assert first == draw_seed(same)
-    assert first != draw_seed(other)
+    assert first == draw_seed(same) and first != draw_seed(other)
     assert first != draw_seed(one)  # it moves on
     torch.manual_seed(1)
-    assert draw_seed(None) == first
-    assert draw_seed(None, torch.device("meta")).device.type == "meta"
+    assert draw_seed(None) == first and draw_seed(None, torch.device("meta")).device.type == "meta"
     assert draw_seed(torch.Generator(), torch.device("meta")).device.type == "cpu"

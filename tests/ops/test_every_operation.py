@@ -1,7 +1,5 @@
 """Every operation alike: derivatives, registration with torch, threads, strides, no features."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
@@ -9,12 +7,11 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphtheory import Neighborhood, causal, cliques, ops
 from graphtheory.ops.backends.cpu import launch
 from tests.conformance.check import GRAPHS
-from tests.ops.declared import declared_operators
+from tests.ops.declared import Calls, declared_operators
 
 CSR = ("numba_csr", "torch_csr", "reference")
 ONE = ("numba_csr", "reference")
@@ -187,21 +184,17 @@ def graph_of(graph: str, nodes: int = 4) -> Neighborhood:
 
 
 def results(name: str, nb: Neighborhood, by: str, leaves: list[Tensor]) -> list[Tensor]:
-    """The output, and the gradients of those that have one."""
     out, wanted = OPERATIONS[name].run(nb, by, *leaves), [t for t in leaves if t.requires_grad]
     up = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)
     return [out.detach(), *torch.autograd.grad(out, wanted, up)]
 
 
-@pytest.mark.parametrize(
-    ("name", "graph", "backend"),
-    [
-        *((n, g, b) for n in OPERATIONS for b in OPERATIONS[n].backends
-          for g in ("random", "more sources", "more targets")),
-        *((n, g, "numba_csr") for n in OPERATIONS for g in ("hub", "transposed")),
-        *WITH_SETS,
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "graph", "backend"), [
+    *((n, g, b) for n in OPERATIONS for b in OPERATIONS[n].backends
+      for g in ("random", "more sources", "more targets")),
+    *((n, g, "numba_csr") for n in OPERATIONS for g in ("hub", "transposed")),
+    *WITH_SETS,
+])  # fmt: skip
 def test_first_and_second_derivatives(name: str, graph: str, backend: str) -> None:
     """Entry by entry by one backend on one graph, elsewhere along random directions."""
     nb = graph_of(graph)
@@ -233,9 +226,7 @@ def test_a_gradient_alone_and_what_inference_gives_are_the_same_bits(name: str) 
     [(n, b) for n in OPERATIONS for b in CSR[:2] if b in OPERATIONS[n].backends
      if b == "numba_csr" or not n.startswith(("relu_sum of a matrix", "additive_score with"))],
 )  # fmt: skip
-def test_threads_do_not_change_a_bit(
-    name: str, graph: str, backend: str, two_threads: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_do_not_change_a_bit(name, graph, backend, two_threads, monkeypatch) -> None:
     monkeypatch.setattr(launch, "WORTH_A_THREAD", 1)
     monkeypatch.setattr(launch, "_CHUNK", 64)
     nb, found = GRAPHS[graph](500), []
@@ -270,22 +261,8 @@ def test_no_heads_and_no_features(name: str, backend: str) -> None:
     for heads, dim in ((0, 3), (2, 0)):
         leaves = OPERATIONS[name].leaves(nb, heads, dim)
         out, *grads = results(name, nb, backend, leaves)
-        assert out.shape == ((21, heads) if "score" in name else (7, heads, dim))
-        assert not out.any()
+        assert out.shape == ((21, heads) if "score" in name else (7, heads, dim)) and not out.any()
         assert [g.shape for g in grads] == [t.shape for t in leaves]
-
-
-class _Recorded(TorchDispatchMode):
-    """The first call of each operator of the library, and its arguments."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: dict[str, tuple[Any, tuple[Any, ...]]] = {}
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.namespace == "graphtheory" and "csr_from" not in func.name():
-            self.found.setdefault(func.name(), (func, _again(args)))
-        return func(*args, **(kwargs or {}))
 
 
 def _again(given: Any) -> Any:
@@ -302,12 +279,13 @@ NAMES = {n for n in declared_operators() if "::projected" not in n} | {"graphthe
 
 @cache
 def operators(graph: str, backend: str) -> dict[str, tuple[Any, tuple[Any, ...]]]:
-    with _Recorded() as recorded:
+    with Calls() as recorded:
         for name, operation in OPERATIONS.items():
             if backend in operation.backends or (name, graph, backend) in WITH_SETS:
                 nb = graph_of(graph)
                 operation.run(nb, backend, *operation.leaves(nb)).square().sum().backward()
-    return recorded.found
+    first = [call for call in reversed(recorded.seen) if "csr_from" not in call[0].name()]
+    return {op.name(): (op, _again(args)) for op, args, _ in first}  # of each the first call
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))

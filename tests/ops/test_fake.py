@@ -1,46 +1,25 @@
 """What an op tells torch of its results before it runs is what comes: shapes, types, strides."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch._subclasses import FakeTensor, FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from graphtheory import ops
+from graphtheory import Neighborhood, ops
 from graphtheory.ops import EdgeFeatures
 from graphtheory.ops.backends.cpu import memory
-from tests.conformance.check import GRAPHS, draw_inputs
+from tests.conformance.check import GRAPHS, Inputs, draw_inputs
 from tests.conformance.check_edges import FORMS, draw_edges
+from tests.ops.declared import Calls
 from tests.ops.test_every_operation import OPERATIONS, WITH_SETS, graph_of
 
 HEADS, DIM = 2, 3
 DTYPES = [torch.float64, torch.float32, torch.bfloat16]
-
-
-class _Ours(TorchDispatchMode):
-    """Keeps the calls of this library's ops."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[tuple[Any, tuple[Any, ...], Any]] = []
-
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        found = func(*args, **(kwargs or {}))
-        if func.namespace == "graphtheory":
-            self.calls.append((func, args, found))
-        return found
 
 
 def described(tensor: Tensor) -> tuple[Any, ...]:
@@ -50,12 +29,12 @@ def described(tensor: Tensor) -> tuple[Any, ...]:
 
 def assert_told(run: Callable[[], tuple[Tensor, ...]], *names: str) -> None:
     """Every op that `run` and its backward pass call tells what it gives; these are among them."""
-    with _Ours() as seen:
+    with Calls() as calls:
         outs = [out for out in run() if out.requires_grad]
         torch.autograd.backward(outs, [torch.randn_like(out) for out in outs])
-    called = {func._schema.name.partition("::")[2] for func, *_ in seen.calls}
+    called = {func._schema.name.partition("::")[2] for func, *_ in calls.seen}
     assert called and called >= set(names), called
-    for func, args, found in seen.calls:
+    for func, args, found in calls.seen:
         with FakeTensorMode() as mode:
             told = func(*tree_map_only(Tensor, mode.from_tensor, args))
         pairs = zip(tree_leaves(told), tree_leaves(found), strict=True)
@@ -64,59 +43,37 @@ def assert_told(run: Callable[[], tuple[Tensor, ...]], *names: str) -> None:
             assert described(a) == described(b), f"{func}: result {place}"
 
 
+def attend(nb: Neighborhood, x: Inputs, backend: str, edges: Any = None) -> tuple[Tensor, ...]:
+    """The output, and the sums of features of edges."""
+    out = ops.attention(
+        x.query, x.key, x.value, nb, bias=x.bias, backend=backend,
+        **{} if edges is None else {"edges": edges},
+    )  # fmt: skip
+    return (out,) if edges is None else (out[0], *out[1])
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.parametrize("backend", ["numba_csr", "torch_csr"])
-def test_attention(
-    backend: str, kept: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_attention_without_and_with_features_of_edges(backend, kept, dtype, monkeypatch) -> None:
     if not kept:
         monkeypatch.setattr(memory, "KEPT_WEIGHTS_BELOW", 0)
     nb = GRAPHS["more sources"](7)
     for bias in ("none", "edges", "buckets"):
         x = draw_inputs(nb, HEADS, DIM, bias, dtype)
-        assert_told(
-            lambda x=x: (
-                ops.attention(x.query, x.key, x.value, nb, bias=x.bias, backend=backend),
-            ),
-            "attention", "attention_backward",
-        )  # fmt: skip
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("kept", [True, False])
-@pytest.mark.parametrize("backend", ["numba_csr", "torch_csr"])
-def test_attention_with_features_of_edges(
-    backend: str, kept: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not kept:
-        monkeypatch.setattr(memory, "KEPT_WEIGHTS_BELOW", 0)
-    nb = GRAPHS["more sources"](7)
-    for form in FORMS:
-        for bias in ("none", "edges", "buckets"):
+        assert_told(partial(attend, nb, x, backend), "attention", "attention_backward")
+        for form in FORMS:
             given = draw_edges(nb, HEADS, DIM, form, bias, dtype)
-            x = given.inputs
-
-            def run(x: Any = x, edges: Any = given.edges) -> tuple[Tensor, ...]:
-                out, sums = ops.attention(
-                    x.query, x.key, x.value, nb, bias=x.bias, edges=edges, backend=backend
-                )
-                return out, *sums
-
+            run = partial(attend, nb, given.inputs, backend, given.edges)
             assert_told(run, "edge_attention", "edge_attention_backward")
 
 
 def test_features_that_take_no_gradient() -> None:
     nb = GRAPHS["more sources"](7)
     given = draw_edges(nb, HEADS, DIM, "by edge", "none", torch.float32)
-    x, (e,) = given.inputs, given.edges
+    (e,) = given.edges
     fixed = EdgeFeatures(e.features.detach(), e.query)
-
-    def run() -> tuple[Tensor, ...]:
-        out, sums = ops.attention(x.query, x.key, x.value, nb, edges=fixed, backend="numba_csr")
-        return out, *sums
-
-    assert_told(run, "edge_attention_backward")
+    assert_told(partial(attend, nb, given.inputs, "numba_csr", fixed), "edge_attention_backward")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

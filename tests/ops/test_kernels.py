@@ -1,7 +1,5 @@
 """What gradients need: the transposed structure of primitives, and rows that a table gives."""
 
-from __future__ import annotations
-
 import torch
 
 from graphtheory.ops.backend import BACKENDS
@@ -17,8 +15,7 @@ def test_the_transposed_structure_is_made_only_for_a_gradient() -> None:
     def parts(*tensors: torch.Tensor | None) -> list[torch.Tensor]:
         return structure(Call("aggregate", nb, tensors), numba_csr)
 
-    assert len(parts(tensor, None)) == 2
-    assert nb._transpose is None
+    assert len(parts(tensor, None)) == 2 and nb._transpose is None
     tensor.requires_grad_()
     with torch.no_grad():
         assert len(parts(tensor)) == 2
@@ -40,6 +37,5 @@ def test_as_indexing_and_beside_a_cpu_an_embedding() -> None:
     row = torch.zeros(7, dtype=torch.uint8, device="meta")
     assert look_up(table, row).shape == (7,)
     found = look_up(table[:, None, None].expand(3, 2, 5), row)
-    assert found.shape == (7, 2, 5)
-    assert found.grad_fn is not None
+    assert found.shape == (7, 2, 5) and found.grad_fn is not None
     assert "Embedding" in type(found.grad_fn.next_functions[0][0]).__name__

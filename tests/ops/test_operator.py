@@ -1,7 +1,5 @@
 """The op that a trace sees and the function that a plain call runs are one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,8 +41,6 @@ flat = Operator(
 
 
 class Seen(TorchDispatchMode):
-    """Names of the ops that pass."""
-
     def __init__(self) -> None:
         super().__init__()
         self.names: list[str] = []
@@ -131,8 +127,7 @@ def test_what_traces_gets_the_op_and_never_a_constant(transform: str) -> None:
 
         fakes = FakeTensorMode()
         given = fakes.from_tensor(x), [fakes.from_tensor(parts[0])]
-        assert type(scaled(*given, 2.0)[0]) is type(given[0])
-        assert len(calls) == before
+        assert type(scaled(*given, 2.0)[0]) is type(given[0]) and len(calls) == before
     else:
         compiled = torch.compile(
             lambda a: scaled(a, parts, 2.0)[0] + 1, fullgraph=True, backend="eager"

@@ -95,8 +95,7 @@ def test_without_biases_in_float32_and_without_edges() -> None:
     nothing = Neighborhood.from_edge_index(torch.empty(2, 0).long(), num_src=SRC, num_dst=DST)
     tensors["features"] = torch.empty(0, D, dtype=torch.float64, requires_grad=True)
     out = ours(tensors, nothing, nothing.perm, bucket)
-    assert out.shape == (DST, H, C)
-    assert not out.any()
+    assert out.shape == (DST, H, C) and not out.any()
     out.sum().backward()
     assert not tensors["x_src"].grad.any()
 

@@ -194,9 +194,7 @@ def test_forward_derivatives_are_refused_by_name(by: str) -> None:
 
 
 @pytest.mark.parametrize("by", ["by_grad_of_another_grad", "by_grad_of_vmap"])
-def test_a_backend_that_asks_the_innermost_call_alone_is_seen(
-    by: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_backend_that_asks_the_innermost_call_alone_is_seen(by, monkeypatch) -> None:
     monkeypatch.setattr(numba_csr, "innermost_transform", lambda: None)
     with pytest.raises(AssertionError, match="Tensor-likes are not close"):
         test_an_operation_under_a_transform_is_what_autograd_gives("attention", by)

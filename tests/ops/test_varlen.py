@@ -1,7 +1,5 @@
 """Sequences side by side against torch's attention on each alone."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -4,8 +4,6 @@
 compared with `mask`.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from collections.abc import Callable
@@ -178,8 +176,7 @@ def draws_uniformly(pattern: Pattern, graph: Neighborhood, draws: int = 400) -> 
     error = ((count[free] - draws * share).square() * mask[free]).sum(1, keepdim=True)
     statistic = error / (draws * share * (1 - share) * (of / (of - 1))[free, None])
     freedom = int((of - 1)[free].sum())
-    assert freedom > 0
-    assert 1e-4 < chi2.sf(float(statistic.sum()), freedom) < 1 - 1e-6
+    assert freedom > 0 and 1e-4 < chi2.sf(float(statistic.sum()), freedom) < 1 - 1e-6
 
 
 def weighted(graph: Neighborhood, seed: int = 8) -> Neighborhood:

@@ -33,27 +33,17 @@ GRAPH = random_directed(7, 0.4, seed=2)
 ROWS = torch.tensor([5, 0, 3])
 # Besides the default of every kind, which a new pattern is tried with without a line here.
 FIXED = [
-    *(kind() for kind in kinds_of(Pattern) if not kind().is_random),
-    KHop(2),
-    AtDistance(2),
-    DilatedHops(2, 1),
-    Compose(KHop(2), AddSelf()),
-    Compose(AddSelf(), SymmetricNormalize()),
+    *(kind() for kind in kinds_of(Pattern) if not kind().is_random), KHop(2), AtDistance(2),
+    DilatedHops(2, 1), Compose(KHop(2), AddSelf()), Compose(AddSelf(), SymmetricNormalize()),
     Compose(AtDistance(2), KHop(2)),
-]
+]  # fmt: skip
 RANDOM = [
-    *(kind() for kind in kinds_of(Pattern) if kind().is_random),
-    Sample(2),
-    Compose(KHop(2), Sample(2), AddSelf()),
-    GraphSAGE(2),
-    UniformNodes(share=0.6),
-    FastGCN(count=4),
-    DegreeGroups(share=0.6),
-    DegreeGroups(share=0.6, symmetric=True),
-    Compose(AddSelf(), GraphSAGE(2)),
-    Compose(Sample(3, whole_graph=True), AddSelf()),
+    *(kind() for kind in kinds_of(Pattern) if kind().is_random), Sample(2),
+    Compose(KHop(2), Sample(2), AddSelf()), GraphSAGE(2), UniformNodes(share=0.6), FastGCN(count=4),
+    DegreeGroups(share=0.6), DegreeGroups(share=0.6, symmetric=True),
+    Compose(AddSelf(), GraphSAGE(2)), Compose(Sample(3, whole_graph=True), AddSelf()),
     Compose(Sample(3), FastGCN(count=4)),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("pattern", FIXED, ids=repr)
@@ -85,21 +75,18 @@ def test_ladies_draws_for_these_targets(replace):
     torch.testing.assert_close(found.to_dense(), expected.to_dense())
 
 
-@pytest.mark.parametrize(
-    ("pattern", "cheap"),
-    [
-        (Compose(KHop(2), Sample(2), AddSelf()), True),
-        (Compose(Sample(2, whole_graph=True), GraphSAGE(1)), True),
-        (DilatedHops(), True),
-        (LADIES(3), True),
-        (FastGCN(3), True),
-        (DegreeGroups(), True),
-        (DegreeGroups(symmetric=True), False),
-        (Compose(Sample(3), FastGCN(3)), False),
-        (Compose(Sample(2), KHop(2)), False),
-        (Compose(AddSelf(), SymmetricNormalize()), False),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "cheap"), [
+    (Compose(KHop(2), Sample(2), AddSelf()), True),
+    (Compose(Sample(2, whole_graph=True), GraphSAGE(1)), True),
+    (DilatedHops(), True),
+    (LADIES(3), True),
+    (FastGCN(3), True),
+    (DegreeGroups(), True),
+    (DegreeGroups(symmetric=True), False),
+    (Compose(Sample(3), FastGCN(3)), False),
+    (Compose(Sample(2), KHop(2)), False),
+    (Compose(AddSelf(), SymmetricNormalize()), False),
+])  # fmt: skip
 def test_what_costs_its_rows_alone(pattern, cheap):
     assert pattern.costs_rows == cheap
 
@@ -152,14 +139,9 @@ def test_layers_on_rows_of_the_users_own_pattern_of_a_square_graph():
 
 
 SAMPLERS: list[Pattern] = [
-    DegreeGroups(share=0.6),
-    FastGCN(count=4),
-    FastGCN(count=4, replace=False),
-    GraphSAGE(2),
-    LADIES(count=4),
-    LADIES(count=4, replace=False),
-    UniformNodes(share=0.6),
-]
+    DegreeGroups(share=0.6), FastGCN(count=4), FastGCN(count=4, replace=False), GraphSAGE(2),
+    LADIES(count=4), LADIES(count=4, replace=False), UniformNodes(share=0.6),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
@@ -252,9 +234,7 @@ def test_what_does_not_fit_is_refused() -> None:
 
 @pytest.mark.parametrize("limit", [1, 64, 65, 4_096, 4_097, 300_000])
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
-def test_nodes_of_rows_are_numbered_targets_first_and_the_others_ascending(
-    limit: int, dtype: torch.dtype
-) -> None:
+def test_nodes_of_rows_are_numbered_targets_first_and_the_others_ascending(limit, dtype) -> None:
     draw = source()
     targets = torch.randperm(limit, generator=draw)[:50]
     ends = torch.tensor([0, limit - 1, *torch.randint(limit, (400,), generator=draw).tolist()])

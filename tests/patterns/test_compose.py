@@ -21,8 +21,7 @@ PATH = GRAPHS["path"]
 
 
 def test_composing_is_associative_in_order_and_of_nothing_the_graph() -> None:
-    assert Compose()(PATH) is PATH
-    assert Compose().mask(dense(PATH)).equal(dense(PATH))
+    assert Compose()(PATH) is PATH and Compose().mask(dense(PATH)).equal(dense(PATH))
     self_last, self_first = Compose(KHop(1), AddSelf())(PATH), Compose(AddSelf(), KHop(1))(PATH)
     assert dense(self_last).diag().all()
     assert not dense(self_first).diag().any()  # KHop leaves the node itself out again
@@ -38,8 +37,7 @@ def test_one_generator_feeds_every_part_and_one_random_part_makes_it_random() ->
     by_hand = Sample(2)(Sample(5)(clique, generator=drawn), generator=drawn)
     assert torch.equal(composed.edge_index(), by_hand.edge_index())
     assert Compose(KHop(2), Compose(Sample(3)), AddSelf()).is_random
-    assert not Compose(KHop(2), AddSelf()).is_random
-    assert not Compose().is_random
+    assert not Compose(KHop(2), AddSelf()).is_random and not Compose().is_random
 
 
 def test_row_sizes_of_a_sample_and_of_what_the_draw_decides() -> None:
@@ -55,19 +53,10 @@ def test_what_is_no_pattern_is_refused() -> None:
         Compose(KHop(2), 60)
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        AddSelf(),
-        Sample(2, whole_graph=True),
-        SymmetricNormalize(),
-        KHop(1),
-        AtDistance(1),
-        DilatedHops(),
-        DegreeGroups(),
-    ],
-    ids=repr,
-)
+@pytest.mark.parametrize("pattern", [
+    AddSelf(), Sample(2, whole_graph=True), SymmetricNormalize(), KHop(1), AtDistance(1),
+    DilatedHops(), DegreeGroups(),
+], ids=repr)  # fmt: skip
 def test_bipartite_is_refused_where_a_graph_is_meant(pattern: Compose) -> None:
     two_by_three = bipartite([2], [3])
     with pytest.raises(ValueError, match="3 sources and 2 targets"):

@@ -24,28 +24,18 @@ def test_limits_lie_evenly_on_a_log_scale_begin_a_group_and_leave_none_empty() -
         group_sizes(group_by_degree(torch.tensor([4, 4, 4]), (9.0,)), (9.0,))
 
 
-@pytest.mark.parametrize(
-    ("degree", "groups", "error", "message"),
-    [
-        (torch.ones(3), 2, TypeError, r"degree: got torch.float32 of shape \(3,\), expected int64"),
-        (torch.ones(3, 2).long(), 2, TypeError, r"degree: got torch.int64 of shape \(3, 2\)"),
-        ([1, 2], 2, TypeError, r"degree: got list of shape \(\), expected int64 \[N\]"),
-        (torch.tensor([1, 2]), 0, ValueError, "groups: got 0, expected a whole number of groups"),
-        (torch.tensor([1, 2]), 2.5, ValueError, "groups: got 2.5, expected .* or a tuple of the"),
-        (torch.tensor([1, 2]), [1, 2], ValueError, r"groups: got \[1, 2\], expected .* or a tuple"),
-        (torch.tensor([1, 2]), (3, 2), ValueError, r"groups: got \(3, 2\), expected increasing"),
-        (
-            torch.tensor([1, 2]),
-            (math.nan,),
-            ValueError,
-            r"groups: got \(nan,\), expected increasing",
-        ),
-        (torch.tensor([1, 2]), (), ValueError, r"groups: got \(\), expected increasing degrees"),
-    ],
-)
-def test_bad_degrees_and_limits_are_refused(
-    degree: Any, groups: Any, error: type[Exception], message: str
-) -> None:
+@pytest.mark.parametrize(("degree", "groups", "error", "message"), [
+    (torch.ones(3), 2, TypeError, r"degree: got torch.float32 of shape \(3,\), expected int64"),
+    (torch.ones(3, 2).long(), 2, TypeError, r"degree: got torch.int64 of shape \(3, 2\)"),
+    ([1, 2], 2, TypeError, r"degree: got list of shape \(\), expected int64 \[N\]"),
+    (torch.tensor([1, 2]), 0, ValueError, "groups: got 0, expected a whole number of groups"),
+    (torch.tensor([1, 2]), 2.5, ValueError, "groups: got 2.5, expected .* or a tuple of the"),
+    (torch.tensor([1, 2]), [1, 2], ValueError, r"groups: got \[1, 2\], expected .* or a tuple"),
+    (torch.tensor([1, 2]), (3, 2), ValueError, r"groups: got \(3, 2\), expected increasing"),
+    (torch.tensor([1, 2]), (math.nan,), ValueError, r"groups: got \(nan,\), expected increasing"),
+    (torch.tensor([1, 2]), (), ValueError, r"groups: got \(\), expected increasing degrees"),
+])  # fmt: skip
+def test_bad_degrees_and_limits_are_refused(degree, groups, error, message) -> None:
     with pytest.raises(error, match=message):
         group_by_degree(degree, groups)
 
@@ -150,35 +140,31 @@ def test_a_pattern_with_an_assignment_is_a_value_of_known_types() -> None:
         DegreeGroups(assignment=torch.tensor(v)) for v in ([0, 1, 1], [0, 1, 1], [0, 1, 0])
     )
     assert one == same and hash(one) == hash(same) and repr(one) == repr(same)
-    assert one != other and repr(one) != repr(other)
-    assert DegreeGroups([3.0]) == DegreeGroups((3.0,))
+    assert one != other and repr(one) != repr(other) and DegreeGroups([3.0]) == DegreeGroups((3.0,))
     with pytest.raises(TypeError, match=r"assignment: got torch\.float32, expected an int64"):
         DegreeGroups(assignment=torch.zeros(3))
     with pytest.raises(TypeError, match=r"generator: got int, expected a torch\.Generator"):
         DegreeGroups()(STAR, generator=3)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"groups": 0}, "groups: got 0, expected a whole number of groups, at least 1"),
-        ({"groups": (5.0, 3.0)}, r"groups: got \(5.0, 3.0\), expected increasing degrees"),
-        ({"groups": 2, "count": (7, 1)}, "count: S_l = 7 for group 0, expected at most its 6"),
-        ({"count": 0}, "count: got 0 for group 0, expected a whole number, 1 or more"),
-        ({"count": 2.5}, "count: got 2.5 for group 0, expected a whole number, 1 or more"),
-        ({"groups": 2, "count": (2, 1.5)}, "count: got 1.5 for group 1, expected a whole number"),
-        ({"share": 1.5}, "share: got 1.5 for group 0, expected above 0 to 1"),
-        ({"share": 0.0}, "share: got 0.0 for group 0"),
-        ({"share": 0.5, "count": 3}, "count: got 3 together with share=0.5"),
-        ({"p_star": -0.1}, "p_star: got -0.1 for group 0, expected 0 or more"),
-        ({"p_star": (0.5, 0.5)}, "p_star: 2 values, expected one for each of 1 groups"),
-        ({"groups": (50.0,)}, r"groups: group 1 of 0\.\.1 has no node"),
-        ({"assignment": torch.tensor([0, 1])}, "assignment: 2 nodes, expected the graph's 7"),
-        ({"assignment": 2 * HUB_AND_LEAVES}, r"group 1 of 0\.\.2 has no node"),
-        ({"assignment": -HUB_AND_LEAVES}, "expected one group of 0 or more per node"),
-        ({"assignment": HUB_AND_LEAVES, "groups": 2}, "groups: got 2 together with assignment"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"groups": 0}, "groups: got 0, expected a whole number of groups, at least 1"),
+    ({"groups": (5.0, 3.0)}, r"groups: got \(5.0, 3.0\), expected increasing degrees"),
+    ({"groups": 2, "count": (7, 1)}, "count: S_l = 7 for group 0, expected at most its 6"),
+    ({"count": 0}, "count: got 0 for group 0, expected a whole number, 1 or more"),
+    ({"count": 2.5}, "count: got 2.5 for group 0, expected a whole number, 1 or more"),
+    ({"groups": 2, "count": (2, 1.5)}, "count: got 1.5 for group 1, expected a whole number"),
+    ({"share": 1.5}, "share: got 1.5 for group 0, expected above 0 to 1"),
+    ({"share": 0.0}, "share: got 0.0 for group 0"),
+    ({"share": 0.5, "count": 3}, "count: got 3 together with share=0.5"),
+    ({"p_star": -0.1}, "p_star: got -0.1 for group 0, expected 0 or more"),
+    ({"p_star": (0.5, 0.5)}, "p_star: 2 values, expected one for each of 1 groups"),
+    ({"groups": (50.0,)}, r"groups: group 1 of 0\.\.1 has no node"),
+    ({"assignment": torch.tensor([0, 1])}, "assignment: 2 nodes, expected the graph's 7"),
+    ({"assignment": 2 * HUB_AND_LEAVES}, r"group 1 of 0\.\.2 has no node"),
+    ({"assignment": -HUB_AND_LEAVES}, "expected one group of 0 or more per node"),
+    ({"assignment": HUB_AND_LEAVES, "groups": 2}, "groups: got 2 together with assignment"),
+])  # fmt: skip
 def test_what_does_not_fit_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         DegreeGroups(**options)(STAR)

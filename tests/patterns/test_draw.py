@@ -25,16 +25,13 @@ def test_the_first_of_each_group_are_those_of_the_lowest_ranks(groups: int) -> N
     assert torch.bincount(group[found], minlength=groups).tolist() == size.tolist()
 
 
-@pytest.mark.parametrize(
-    ("count", "share", "message"),
-    [
-        (3, 0.5, "count: got 3 together with share=0.5"),
-        (0, None, "count: got 0, expected a whole number of nodes, at least 1"),
-        (2.5, None, "count: got 2.5"),
-        (None, 0.0, "share: got 0.0, expected a share of the nodes"),
-        (None, 1.1, "share: got 1.1"),
-    ],
-)
+@pytest.mark.parametrize(("count", "share", "message"), [
+    (3, 0.5, "count: got 3 together with share=0.5"),
+    (0, None, "count: got 0, expected a whole number of nodes, at least 1"),
+    (2.5, None, "count: got 2.5"),
+    (None, 0.0, "share: got 0.0, expected a share of the nodes"),
+    (None, 1.1, "share: got 1.1"),
+])  # fmt: skip
 def test_sizes_out_of_range(count: int | None, share: float | None, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         UniformNodes(count, share)

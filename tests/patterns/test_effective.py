@@ -98,14 +98,11 @@ def test_too_few_draws(draws: int) -> None:
         effective_adjacency(FastGCN(), NB, draws=draws)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "graph", "message"),
-    [
-        (FastGCN(), HeteroData(), "obj: got HeteroData, expected a Neighborhood or one of"),
-        (FastGCN(), 3, "obj: got int"),
-        ("fastgcn", NB, "pattern: got str, expected a Pattern"),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "graph", "message"), [
+    (FastGCN(), HeteroData(), "obj: got HeteroData, expected a Neighborhood or one of"),
+    (FastGCN(), 3, "obj: got int"),
+    ("fastgcn", NB, "pattern: got str, expected a Pattern"),
+])  # fmt: skip
 def test_neither_a_graph_nor_a_pattern(pattern: Any, graph: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         effective_adjacency(pattern, graph)

@@ -37,35 +37,18 @@ from tests.patterns.laws import GRAPHS, kinds_of
 
 # Besides the default of every kind, which a new pattern is tried with without a line here.
 MORE: list[Pattern] = [
-    KHop(2),
-    KHop(254),
-    KHop(3, max_degree=2),
-    AtDistance(0),
-    AtDistance(2),
-    DilatedHops(5, 1),
-    DilatedHops(5, 3),
-    Sample(1),
-    Sample(2),
-    Sample(3, whole_graph=True),
-    Compose(KHop(2), AddSelf()),
-    Compose(AddSelf(), SymmetricNormalize()),
-    Compose(KHop(2), Sample(3), AddSelf()),
-    Compose(AtDistance(2), Sample(2)),
+    KHop(2), KHop(254), KHop(3, max_degree=2), AtDistance(0), AtDistance(2), DilatedHops(5, 1),
+    DilatedHops(5, 3), Sample(1), Sample(2), Sample(3, whole_graph=True),
+    Compose(KHop(2), AddSelf()), Compose(AddSelf(), SymmetricNormalize()),
+    Compose(KHop(2), Sample(3), AddSelf()), Compose(AtDistance(2), Sample(2)),
     DegreeGroups((3,), share=(0.5, 0.6), p_star=(0.7, 0.3)),
-    DegreeGroups(share=0.7, symmetric=True),
-    FastGCN(count=3),
-    FastGCN(share=0.4, replace=False),
-    FastGCN(share=0.4, replace=False, unbiased=False),
-    GraphSAGE(2),
-    LADIES(share=0.4, replace=False, normalize=True),
-    UniformNodes(share=0.6),
+    DegreeGroups(share=0.7, symmetric=True), FastGCN(count=3), FastGCN(share=0.4, replace=False),
+    FastGCN(share=0.4, replace=False, unbiased=False), GraphSAGE(2),
+    LADIES(share=0.4, replace=False, normalize=True), UniformNodes(share=0.6),
     Compose(AddSelf(), SymmetricNormalize(), FastGCN(share=0.5)),
-    Effective(Compose(AddSelf(), SymmetricNormalize(), UniformNodes())),
-    Window(0),
-    Window(3),
-    Expander(2),
-    Compose(KHop(1), AddSelf(), Expander(4), VirtualNode()),
-]
+    Effective(Compose(AddSelf(), SymmetricNormalize(), UniformNodes())), Window(0), Window(3),
+    Expander(2), Compose(KHop(1), AddSelf(), Expander(4), VirtualNode()),
+]  # fmt: skip
 # Divided by degrees, some of these graphs have a group that is empty.
 ANY_GRAPH = [p for p in MORE if not (isinstance(p, DegreeGroups) and p.groups != 1)]
 ALL = [*(kind() for kind in kinds_of(Pattern)), *ANY_GRAPH]
@@ -118,10 +101,8 @@ def test_the_known_kinds_are_found() -> None:
 
 @pytest.mark.parametrize("kind", [*kinds_of(Pattern), *kinds_of(ScorePattern)])
 def test_every_kind_is_exported_and_a_frozen_value(kind: type[Pattern]) -> None:
-    assert getattr(patterns, kind.__name__, None) is kind
-    assert kind.__name__ in patterns.__all__
-    assert is_dataclass(kind)
-    assert kind() == kind() and hash(kind()) == hash(kind())
+    assert getattr(patterns, kind.__name__, None) is kind and kind.__name__ in patterns.__all__
+    assert is_dataclass(kind) and kind() == kind() and hash(kind()) == hash(kind())
     for field in fields(kind()):
         with pytest.raises(FrozenInstanceError):
             setattr(kind(), field.name, 1)
@@ -129,9 +110,7 @@ def test_every_kind_is_exported_and_a_frozen_value(kind: type[Pattern]) -> None:
 
 @of([p for p in ALL if not isinstance(p, DegreeGroups)])
 @pytest.mark.parametrize("num_nodes", [None, 9])
-def test_an_edge_list_and_data_are_read_as_pyg_reads_them(
-    pattern: Pattern, num_nodes: int | None
-) -> None:
+def test_an_edge_list_and_data_are_read_as_pyg_reads_them(pattern, num_nodes) -> None:
     edge_index = torch.tensor([[0, 1, 1, 2, 5, 3, 4, 0], [1, 0, 2, 1, 3, 5, 0, 4]])
     data = Data(edge_index=edge_index, num_nodes=num_nodes)
     given = edge_index if num_nodes is None else data
@@ -150,9 +129,7 @@ def test_what_is_no_graph_is_refused() -> None:
 
 @of(ALL)
 @on_every_graph
-def test_result_is_valid_on_every_backend_and_input_untouched(
-    pattern: Pattern, graph: Neighborhood
-) -> None:
+def test_result_is_valid_on_every_backend_and_input_untouched(pattern, graph) -> None:
     laws.is_valid_and_leaves_its_input(pattern, graph)
     laws.runs_on_every_backend(pattern, graph)
 
@@ -317,34 +294,28 @@ class DegreeForgotten(GraphSAGE):
         return Sample(self.n)(neighborhood, generator=generator)
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        NotRescaled(share=0.5),
-        RowsForColumns((3,), share=0.6, p_star=(0.7, 0.3)),
-        NextColumn(count=4),
-        DegreeForgotten(2),
-    ],
-)
+@pytest.mark.parametrize("pattern", [
+    NotRescaled(share=0.5),
+    RowsForColumns((3,), share=0.6, p_star=(0.7, 0.3)),
+    NextColumn(count=4),
+    DegreeForgotten(2),
+])  # fmt: skip
 def test_planted_fault_moves_the_mean(pattern: Pattern) -> None:
     with pytest.raises(AssertionError, match="off by"):
         laws.means_what_it_expects(pattern, laws.random_directed(7, 0.4, seed=2))
 
 
-@pytest.mark.parametrize(
-    ("law", "pattern"),
-    [
-        (laws.equals_its_mask, OneHopMore(1)),
-        (laws.equals_its_mask, Transposed(1)),
-        (laws.draws_uniformly, FirstOnes(2)),
-        (laws.seed_decides, FirstOnes(2)),
-        (laws.seed_decides, Global(2)),
-        (laws.is_valid_and_leaves_its_input, Global(2)),
-        (laws.follows_names, OddNodesOnly()),
-        (laws.carries_distances, OffByOneDistance(2)),
-        (laws.carries_distances, AddSelf()),
-    ],
-)
+@pytest.mark.parametrize(("law", "pattern"), [
+    (laws.equals_its_mask, OneHopMore(1)),
+    (laws.equals_its_mask, Transposed(1)),
+    (laws.draws_uniformly, FirstOnes(2)),
+    (laws.seed_decides, FirstOnes(2)),
+    (laws.seed_decides, Global(2)),
+    (laws.is_valid_and_leaves_its_input, Global(2)),
+    (laws.follows_names, OddNodesOnly()),
+    (laws.carries_distances, OffByOneDistance(2)),
+    (laws.carries_distances, AddSelf()),
+])  # fmt: skip
 def test_planted_fault_breaks_its_law(law: laws.Law, pattern: Pattern) -> None:
     with pytest.raises(AssertionError):
         law(pattern, laws.random_directed(20, 0.2, seed=4))

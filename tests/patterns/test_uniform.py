@@ -22,9 +22,7 @@ def weighted(graph: Neighborhood) -> Neighborhood:
 
 @pytest.mark.parametrize("floyd", [0, 64])
 @pytest.mark.parametrize("whole_graph", [False, True])
-def test_every_subset_is_equally_likely(
-    whole_graph: bool, floyd: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_subset_is_equally_likely(whole_graph, floyd, monkeypatch) -> None:
     # Target 0 of 4 nodes: 2 of the others, or 2 of all. With 0 by sorting, else by drawing.
     monkeypatch.setattr(uniform, "_FLOYD", floyd)
     clique = Neighborhood.from_edge_index(both_ways([(0, 1), (0, 2), (0, 3)]), 4)
@@ -38,9 +36,7 @@ def test_every_subset_is_equally_likely(
 
 
 @pytest.mark.parametrize("floyd", [0, 64])
-def test_some_rows_are_drawn_as_if_they_were_a_graph(
-    floyd: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_some_rows_are_drawn_as_if_they_were_a_graph(floyd, monkeypatch) -> None:
     monkeypatch.setattr(uniform, "_FLOYD", floyd)
     ball = weighted(KHop(2)(GRAPHS["random directed"]))
     nodes = torch.tensor([4, 1, 4, 0])
@@ -74,9 +70,7 @@ def test_whole_graph_ignores_the_edges_and_includes_the_unreachable() -> None:
 
 
 @pytest.mark.parametrize("table_bytes", [0, 2**30])
-def test_pair_distance_by_table_and_by_search(
-    table_bytes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pair_distance_by_table_and_by_search(table_bytes, monkeypatch) -> None:
     monkeypatch.setattr(uniform, "_TABLE_BYTES", table_bytes)
     ends = torch.tensor([[0, 39, 7, 0], [39, 0, 7, 1]])
     assert pair_distance(long_path(40), ends).tolist() == [39, 39, 0, 1]
@@ -112,15 +106,12 @@ def test_number_of_sources_out_of_range(n: int) -> None:
 
 
 @pytest.mark.parametrize("limit", [torch.arange(50) % 31 + 9, 12])
-def test_distinct_draws_are_the_same_compiled_with_a_table_and_without(
-    limit: int | torch.Tensor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_distinct_draws_are_the_same_compiled_with_a_table_and_without(limit, monkeypatch) -> None:
     def draw() -> torch.Tensor:
         return uniform.distinct(50, 9, limit, source(), torch.device("cpu"))
 
     found = draw()
-    assert all(len(set(row)) == 9 for row in found.tolist())
-    assert bool((found >= 0).all())
+    assert all(len(set(row)) == 9 for row in found.tolist()) and bool((found >= 0).all())
     assert bool((found.max(1).values < limit).all())
 
     def on_any_device(draws: np.ndarray, limit: np.ndarray, highest: int) -> np.ndarray:

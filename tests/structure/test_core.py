@@ -81,8 +81,7 @@ def test_counts_span_several_batches_and_include_the_node_itself():
     kind = torch.zeros(1300, 5, 4, dtype=torch.int32)
     cells = (targets, distance.long(), pattern[sources])
     kind.index_put_(cells, torch.tensor(1, dtype=torch.int32), accumulate=True)
-    assert torch.equal(counts.pattern, kind[..., :3])
-    assert (counts.size[:, 0] == 1).all()
+    assert torch.equal(counts.pattern, kind[..., :3]) and (counts.size[:, 0] == 1).all()
     assert torch.equal(counts.within().size[:, 4], ball.degree().int())
     assert torch.equal(counts.within().pattern[:, 2], kind[:, :3, :3].sum(1).int())
 
@@ -149,8 +148,7 @@ def test_no_nodes_are_a_graph_and_classes_need_not_begin_with_the_lowest():
     graph, _, _ = random_case(10, 20, 3, 0, undirected=False)
     last = torch.full((10,), 2)
     counts = count_by_distance(graph, last, 3, max_distance=2)
-    assert torch.equal(counts.pattern[..., 2], counts.size)
-    assert not counts.pattern[..., :2].any()
+    assert torch.equal(counts.pattern[..., 2], counts.size) and not counts.pattern[..., :2].any()
     assert torch.equal(winning_margin(counts, last), counts.size[:, 1:].double())
 
 
@@ -193,8 +191,7 @@ def test_nodes_follow_the_definition(moment, generator):
     label = torch.randint(3, (200,), generator=generator)
     found = discriminative_nodes(x, label, moment=moment)
     expected = by_eigenvectors(x.numpy(), label.numpy(), moment)
-    assert found.tolist() == expected.tolist()
-    assert 0.05 < found.double().mean() < 0.95
+    assert found.tolist() == expected.tolist() and 0.05 < found.double().mean() < 0.95
 
 
 @pytest.mark.parametrize("moment", ["uncentered", "covariance"])
@@ -204,8 +201,7 @@ def test_wide_and_sparse_features_give_the_same_nodes(moment, generator):
     label = torch.randint(2, (400,), generator=generator)
     found = discriminative_nodes(x, label, moment=moment)
     expected = by_eigenvectors(x.numpy(), label.numpy(), moment)
-    assert found.tolist() == expected.tolist()
-    assert 0 < found.sum() < 400
+    assert found.tolist() == expected.tolist() and 0 < found.sum() < 400
     assert torch.equal(discriminative_nodes(x.to_sparse(), label, moment=moment), found)
     assert torch.equal(discriminative_nodes(x.to_sparse_csr(), label, moment=moment), found)
 
@@ -222,7 +218,6 @@ def test_classes_do_not_see_each_other_and_may_be_tiny(generator):
 
 
 def cora(root):
-    """Features and labels of Cora from its raw files."""
     data = of_lab().load("Cora", root)
     assert set(data.x.unique().tolist()) == {0.0, 1.0}
     return data.x, data.y
@@ -255,20 +250,17 @@ def test_balance_counts_empty_classes_and_skips_the_unlabeled():
     assert class_balance(torch.tensor([0, 0, 1, 1])) == (2.0, 0.0, 20.0)
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ({"x": torch.ones(4, 3, dtype=torch.int64)}, TypeError, r"x: dtype torch\.int64"),
-        ({"x": torch.ones(5, 3)}, ValueError, r"x: shape \(5, 3\) and label \(4,\)"),
-        ({"x": torch.full((4, 3), math.nan)}, ValueError, "x: holds nan"),
-        ({"x": torch.full((4, 3), math.inf).to_sparse()}, ValueError, "x: holds nan"),
-        ({"label": torch.ones(4)}, TypeError, "label: dtype"),
-        ({"label": torch.tensor([0, 1, -1, 0])}, ValueError, "label: smallest is -1"),
-        ({"moment": "centered"}, ValueError, "moment: got 'centered'"),
-        ({"x": torch.ones(4)}, ValueError, r"x: shape \(4,\) and label \(4,\)"),
-        ({"label": torch.zeros(4, 1).long()}, ValueError, r"x: shape .* and label \(4, 1\)"),
-    ],
-)
+@pytest.mark.parametrize(("change", "error", "message"), [
+    ({"x": torch.ones(4, 3, dtype=torch.int64)}, TypeError, r"x: dtype torch\.int64"),
+    ({"x": torch.ones(5, 3)}, ValueError, r"x: shape \(5, 3\) and label \(4,\)"),
+    ({"x": torch.full((4, 3), math.nan)}, ValueError, "x: holds nan"),
+    ({"x": torch.full((4, 3), math.inf).to_sparse()}, ValueError, "x: holds nan"),
+    ({"label": torch.ones(4)}, TypeError, "label: dtype"),
+    ({"label": torch.tensor([0, 1, -1, 0])}, ValueError, "label: smallest is -1"),
+    ({"moment": "centered"}, ValueError, "moment: got 'centered'"),
+    ({"x": torch.ones(4)}, ValueError, r"x: shape \(4,\) and label \(4,\)"),
+    ({"label": torch.zeros(4, 1).long()}, ValueError, r"x: shape .* and label \(4, 1\)"),
+])  # fmt: skip
 def test_bad_features_are_named(change, error, message):
     arguments = {"x": torch.ones(4, 3), "label": torch.tensor([0, 1, 1, 0])} | change
     with pytest.raises(error, match=message):

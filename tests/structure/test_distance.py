@@ -48,7 +48,6 @@ def networkx_table(graph, cutoff):
 
 
 def scipy_table(graph, cutoff):
-    """D[n, s] by scipy."""
     sources, targets = graph.edge_index().numpy()
     size = (graph.num_dst, graph.num_dst)
     matrix = sp.csr_matrix((np.ones(len(sources)), (sources, targets)), shape=size)
@@ -98,8 +97,7 @@ def test_every_route_agrees_with_networkx_on_any_small_graph(drawn):
 def test_more_sources_than_one_batch_agree_with_scipy(undirected, cutoff):
     graph = random_graph(1100, 1300, seed=cutoff, undirected=undirected)
     expected = scipy_table(graph, cutoff)
-    assert (expected == UNREACHABLE).any()
-    assert (expected == min(cutoff, 5)).any()
+    assert (expected == UNREACHABLE).any() and (expected == min(cutoff, 5)).any()
     assert torch.equal(shortest_path_distance(graph, cutoff=cutoff), expected)
     pairs = torch.randint(1100, (2, 9000), generator=torch.Generator().manual_seed(1))
     found = shortest_path_distance(graph, cutoff=cutoff, pairs=pairs)
@@ -222,8 +220,7 @@ def test_rings_are_slices_of_the_table(radius, inner):
     ring, distance = hop_ball(graph, radius, inner=inner)
     targets, sources = ((table >= inner) & (table <= radius)).nonzero(as_tuple=True)
     assert torch.equal(ring.edge_index(), torch.stack([sources, targets]))
-    assert torch.equal(distance, table[targets, sources])
-    assert torch.equal(ring.distance, distance)
+    assert torch.equal(distance, table[targets, sources]) and torch.equal(ring.distance, distance)
 
 
 @pytest.mark.parametrize("inner", [0, 2])
@@ -254,23 +251,20 @@ def test_graphs_too_large_for_narrow_ids_take_wide_ones(monkeypatch):
     assert torch.equal(shortest_path_distance(graph, pairs=pairs), expected)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"cutoff": 0}, ValueError, r"cutoff: got 0, expected hops in 1\.\.254"),
-        ({"cutoff": 255}, ValueError, r"cutoff: got 255, expected hops in 1\.\.254"),
-        ({"cutoff": True}, ValueError, "cutoff: got True"),
-        ({"cutoff": 2.5}, TypeError, r"cutoff: got 2\.5, expected a whole number"),
-        ({"sources": torch.tensor([0.0])}, TypeError, r"sources: dtype torch\.float32"),
-        ({"sources": torch.tensor([[0]])}, ValueError, r"sources: shape \(1, 1\).*\[num_sources\]"),
-        ({"sources": torch.tensor([0, 3])}, IndexError, "sources: entry 1 is 3"),
-        ({"sources": torch.tensor([-1])}, IndexError, "sources: entry 0 is -1"),
-        ({"pairs": torch.tensor([[0, 1, 2]])}, ValueError, r"pairs: shape \(1, 3\).*2, num_pairs"),
-        ({"pairs": torch.tensor([[0], [7]])}, IndexError, "pairs: entry 1 is 7"),
-        ({"pairs": torch.tensor([[0.0], [1.0]])}, TypeError, "pairs: dtype"),
-        ({"sources": [0], "pairs": torch.tensor([[0], [1]])}, ValueError, "one of them"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("arguments", "error", "message"), [
+    ({"cutoff": 0}, ValueError, r"cutoff: got 0, expected hops in 1\.\.254"),
+    ({"cutoff": 255}, ValueError, r"cutoff: got 255, expected hops in 1\.\.254"),
+    ({"cutoff": True}, ValueError, "cutoff: got True"),
+    ({"cutoff": 2.5}, TypeError, r"cutoff: got 2\.5, expected a whole number"),
+    ({"sources": torch.tensor([0.0])}, TypeError, r"sources: dtype torch\.float32"),
+    ({"sources": torch.tensor([[0]])}, ValueError, r"sources: shape \(1, 1\).*\[num_sources\]"),
+    ({"sources": torch.tensor([0, 3])}, IndexError, "sources: entry 1 is 3"),
+    ({"sources": torch.tensor([-1])}, IndexError, "sources: entry 0 is -1"),
+    ({"pairs": torch.tensor([[0, 1, 2]])}, ValueError, r"pairs: shape \(1, 3\).*2, num_pairs"),
+    ({"pairs": torch.tensor([[0], [7]])}, IndexError, "pairs: entry 1 is 7"),
+    ({"pairs": torch.tensor([[0.0], [1.0]])}, TypeError, "pairs: dtype"),
+    ({"sources": [0], "pairs": torch.tensor([[0], [1]])}, ValueError, "one of them"),
+])  # fmt: skip
 def test_bad_arguments_are_named(arguments, error, message):
     with pytest.raises(error, match=message):
         shortest_path_distance(graph_of([(0, 1)], 3), **arguments)
@@ -362,8 +356,7 @@ def test_wrong_input_is_refused() -> None:
 def test_names_of_edges_fit_the_type(name: int, dtype: torch.dtype) -> None:
     edges = torch.tensor([0, 0, 1]), torch.tensor([0])
     paths = shortest_path_edges(Neighborhood(*edges, 2, perm=torch.tensor([name])), 1)
-    assert paths.dtype == dtype
-    assert paths.flatten().tolist() == [-1, -1, name, -1]
+    assert paths.dtype == dtype and paths.flatten().tolist() == [-1, -1, name, -1]
 
 
 def test_five_steps_are_kept_by_default() -> None:

@@ -2,9 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -55,8 +53,7 @@ def test_edges_by_source_are_the_transpose_and_shared_where_they_are_the_same():
     graph = random_graph(2)
     indptr, targets = columns_of(graph)
     turned = graph.transpose()
-    assert indptr.tolist() == turned.indptr.tolist()
-    assert targets.tolist() == turned.indices.tolist()
+    assert indptr.tolist() == turned.indptr.tolist() and targets.tolist() == turned.indices.tolist()
     both = torch.cat([graph.edge_index(), graph.edge_index().flip(0)], 1).unique(dim=1)
     undirected = Neighborhood.from_edge_index(both, 300)
     assert columns_of(undirected) is rows_of(undirected)
@@ -67,8 +64,7 @@ def test_components_are_numbered_along_the_edges():
         graph = random_graph(seed)
         source, target = graph.edge_index().numpy()
         strong = reachability(graph).strong
-        assert (strong[source] <= strong[target]).all()
-        assert len(set(strong)) > 2
+        assert (strong[source] <= strong[target]).all() and len(set(strong)) > 2
 
 
 @pytest.mark.parametrize(("total", "chunk"), [(0, 4), (1, 4), (8, 4), (9, 4), (100, 1)])
@@ -118,27 +114,16 @@ RING = Neighborhood.from_edge_index(
 PATTERN = torch.tensor([0, 1, -1, 1, 0, -1, 1])
 
 
-@pytest.mark.parametrize(
-    ("call", "needed"),
-    [
-        (lambda: structure.shortest_path_distance(RING), NODES * NODES),
-        (
-            lambda: structure.shortest_path_distance(RING, sources=torch.tensor([0, 2, 2])),
-            NODES * 3,
-        ),
-        (lambda: structure.shortest_path_edges(RING, 5), NODES * NODES * 5 * 2),
-        (lambda: structure.resistance_distance(RING), 4 * 8 * NODES**2),
-        (
-            lambda: structure.count_by_distance(RING, PATTERN, 2, max_distance=4),
-            4 * NODES * (4 + 1) * (2 + 1),
-        ),
-        (lambda: structure.hop_ball(RING, 2), 9 * NODES * 3),
-    ],
-    ids=["distances", "columns", "paths", "resistances", "counts", "balls"],
-)
-def test_what_fits_exactly_is_computed_and_a_byte_less_is_refused(
-    call: Callable[[], Any], needed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("call", "needed"), [
+    (lambda: structure.shortest_path_distance(RING), NODES * NODES),
+    (lambda: structure.shortest_path_distance(RING, sources=torch.tensor([0, 2, 2])), NODES * 3),
+    (lambda: structure.shortest_path_edges(RING, 5), NODES * NODES * 5 * 2),
+    (lambda: structure.resistance_distance(RING), 4 * 8 * NODES**2),
+    (lambda: structure.count_by_distance(RING, PATTERN, 2, max_distance=4),
+     4 * NODES * (4 + 1) * (2 + 1)),
+    (lambda: structure.hop_ball(RING, 2), 9 * NODES * 3),
+], ids=["distances", "columns", "paths", "resistances", "counts", "balls"])  # fmt: skip
+def test_what_fits_exactly_is_computed_and_a_byte_less_is_refused(call, needed, monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda: needed)
     call()
     monkeypatch.setattr(memory, "available_bytes", lambda: needed - 1)

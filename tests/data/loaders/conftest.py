@@ -4,6 +4,11 @@ from torch_geometric.data import Data
 
 from graphtheory.graph import Neighborhood
 
+forking = pytest.mark.filterwarnings(
+    "ignore:This process .* is multi-threaded:DeprecationWarning",
+    "ignore:This DataLoader will create:UserWarning",  # a machine with fewer cores than workers
+)
+
 
 @pytest.fixture(autouse=True)
 def no_network():

@@ -38,27 +38,23 @@ def test_as_many_edges_as_nodes(load):
 
 
 @each_loader
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("pair_index", torch.zeros(2, 70, dtype=torch.int64)),
-        ("node_index", torch.arange(40)),
-        ("face", torch.zeros(3, 5, dtype=torch.int64)),
-        ("pairs", torch.zeros(2, 70, dtype=torch.int64)),
-        ("pair_distance", torch.zeros(70)),
-        ("distances", torch.zeros(40, 40)),
-        ("names", ["a"] * 40),
-        ("n_id", torch.arange(40)),
-        ("batch_size", 3),
-    ],
-)
+@pytest.mark.parametrize(("name", "value"), [
+    ("pair_index", torch.zeros(2, 70, dtype=torch.int64)),
+    ("node_index", torch.arange(40)),
+    ("face", torch.zeros(3, 5, dtype=torch.int64)),
+    ("pairs", torch.zeros(2, 70, dtype=torch.int64)),
+    ("pair_distance", torch.zeros(70)),
+    ("distances", torch.zeros(40, 40)),
+    ("names", ["a"] * 40),
+    ("n_id", torch.arange(40)),
+    ("batch_size", 3),
+])  # fmt: skip
 def test_what_cannot_be_cut_is_refused_by_name(data, load, name, value):
     data[name] = value
     with pytest.raises(ValueError, match=f"{name}: "):
         load(data)
     (batch,) = load(data, batch_size=40, attributes=["x"])  # the way out that the message names
-    assert torch.equal(batch.x, data.x[batch.n_id])
-    assert "y" not in batch
+    assert torch.equal(batch.x, data.x[batch.n_id]) and "y" not in batch
 
 
 def test_attributes_travel_on_the_callers_word_and_a_table_of_all_pairs_does_not(data):
@@ -66,19 +62,15 @@ def test_attributes_travel_on_the_callers_word_and_a_table_of_all_pairs_does_not
     loader = LOADERS[0](data, batch_size=9, attributes=["year_index", "table"])
     for batch in loader:
         assert torch.equal(batch.year_index, batch.n_id)
-        assert torch.equal(batch.table, data.table[batch.n_id])
-        assert "x" not in batch
+        assert torch.equal(batch.table, data.table[batch.n_id]) and "x" not in batch
     with pytest.raises(ValueError, match=r"distance: shape \(1600,\), expected one row for each"):
         AttentionSetLoader(AddDistances()(data), KHop(1), attributes=["distance"])
 
 
-@pytest.mark.parametrize(
-    ("attributes", "error", "match"),
-    [
-        (["x", "label"], ValueError, "attributes: 'label'"),
-        ("x", TypeError, "attributes: got the string 'x'"),
-    ],
-)
+@pytest.mark.parametrize(("attributes", "error", "match"), [
+    (["x", "label"], ValueError, "attributes: 'label'"),
+    ("x", TypeError, "attributes: got the string 'x'"),
+])  # fmt: skip
 def test_attributes_are_names_of_the_data(data, attributes, error, match):
     with pytest.raises(error, match=match):
         LOADERS[0](data, attributes=attributes)

@@ -154,15 +154,13 @@ def header_of_many_rows(path):
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered")
-@pytest.mark.parametrize(
-    "damage",
-    [
-        as_a_folder, header_of_many_rows,
-        lambda path: np.save(path, np.zeros(90, np.longdouble)),
-        lambda path: np.save(path, np.zeros(90, ">i8")),
-        lambda path: np.save(path, np.array(["a"] * 90)),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("damage", [
+    as_a_folder,
+    header_of_many_rows,
+    lambda path: np.save(path, np.zeros(90, np.longdouble)),
+    lambda path: np.save(path, np.zeros(90, ">i8")),
+    lambda path: np.save(path, np.array(["a"] * 90)),
+])  # fmt: skip
 def test_what_numpy_or_torch_refuses_is_named(data, tmp_path, damage):
     GraphFolder.write(data, tmp_path / "graph")
     damage(tmp_path / "graph/edges.indices.npy")

@@ -92,9 +92,7 @@ def test_one_rank_that_ends_ends_all(interrupted: tuple[Path, int | None, set[in
     assert begun["loader"]["step"] in (0, 3) and len(begun["losses"]) >= 3
 
 
-def test_the_run_goes_on_to_the_numbers_of_another_launcher(
-    interrupted: tuple[Path, int | None, set[int]], uninterrupted: list[float]
-) -> None:
+def test_the_run_goes_on_to_the_numbers_of_another_launcher(interrupted, uninterrupted) -> None:
     begun = torch.load(interrupted[0] / "launchers.pt")["losses"]
     assert begun == uninterrupted[: len(begun)] and len(begun) < len(uninterrupted)
     assert losses("torchrun", interrupted[0]) == uninterrupted

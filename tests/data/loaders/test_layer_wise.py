@@ -25,6 +25,7 @@ from graphtheory.patterns import (
     UniformNodes,
 )
 from graphtheory.patterns.base import layers_on_rows
+from tests.data.loaders.conftest import forking
 
 SAMPLERS = [
     DegreeGroups(groups=2, share=0.5, p_star=(0.9, 0.4)),
@@ -38,10 +39,6 @@ SAMPLERS = [
 ]
 WHOLE_LAYERS = [s for s in SAMPLERS[:-1] if not isinstance(s, (LADIES, GraphSAGE))]
 KEEP_ALL = [Compose(), FastGCN(share=1.0, replace=False), LADIES(share=1.0, replace=False)]
-forking = pytest.mark.filterwarnings(
-    "ignore:This process .* is multi-threaded:DeprecationWarning",
-    "ignore:This DataLoader will create:UserWarning",
-)
 
 
 def drawn(seed=0):
@@ -137,8 +134,7 @@ def test_mean_of_two_layers_is_the_square_of_a_star(data, sampler):
     sample = torch.stack(found)
     error = sample.std(0) / len(found) ** 0.5
     off = (sample.mean(0) - (star @ star @ x)[:8, 0]).abs()
-    assert (off <= 4 * error + 1e-9).all()
-    assert float(sample.std(0).max()) > 0
+    assert (off <= 4 * error + 1e-9).all() and float(sample.std(0).max()) > 0
 
 
 def test_weights_of_the_draw_reach_the_batch_and_ids_of_the_whole_graph_do_not(data):
@@ -178,24 +174,18 @@ def test_a_seed_may_come_twice_and_hear_nothing():
     assert batch.num_sampled_nodes == [3, 1, 0] and batch.num_sampled_edges == [2, 0]
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "match"),
-    [
-        ({"data": HeteroData()}, TypeError, "data: got HeteroData, expected Data with edge_index"),
-        ({"data": Data(x=torch.ones(2, 1))}, TypeError, "data: got Data, expected Data with edge"),
-        ({"sampler": "ladies"}, TypeError, "pattern: got str"),
-        ({"layers": 0}, ValueError, "num_layers: got 0"),
-        (
-            {"sampler": Compose(AddSelf(), FastGCN(4))},
-            ValueError,
-            r"adds edges, expected (.|\n)*GCNNorm",
-        ),
-        ({"sampler": Compose(FastGCN(4), KHop(2))}, ValueError, "adds edges"),
-        ({"sampler": Sample(4, whole_graph=True)}, ValueError, "adds edges"),
-        ({"transform_sampler_output": len}, TypeError, "transform_sampler_output: edges have"),
-        ({"input_nodes": torch.zeros(40, dtype=torch.bool)}, ValueError, "input_nodes: empty"),
-    ],
-)
+@pytest.mark.parametrize(("change", "error", "match"), [
+    ({"data": HeteroData()}, TypeError, "data: got HeteroData, expected Data with edge_index"),
+    ({"data": Data(x=torch.ones(2, 1))}, TypeError, "data: got Data, expected Data with edge"),
+    ({"sampler": "ladies"}, TypeError, "pattern: got str"),
+    ({"layers": 0}, ValueError, "num_layers: got 0"),
+    ({"sampler": Compose(AddSelf(), FastGCN(4))}, ValueError,
+     r"adds edges, expected (.|\n)*GCNNorm"),
+    ({"sampler": Compose(FastGCN(4), KHop(2))}, ValueError, "adds edges"),
+    ({"sampler": Sample(4, whole_graph=True)}, ValueError, "adds edges"),
+    ({"transform_sampler_output": len}, TypeError, "transform_sampler_output: edges have"),
+    ({"input_nodes": torch.zeros(40, dtype=torch.bool)}, ValueError, "input_nodes: empty"),
+])  # fmt: skip
 def test_refusals_name_what_was_wrong(data, change, error, match):
     with pytest.raises(error, match=match):
         loaded(**{"data": data, "sampler": FastGCN(4)} | change)
@@ -228,8 +218,7 @@ def test_a_seed_gives_the_same_epochs_again_for_any_number_of_workers(data):
         return [[(b.n_id.tolist(), b.edge_weight.tolist()) for b in loader] for _ in range(2)]
 
     first, second = epochs(0)
-    assert first != second
-    assert epochs(1) == epochs(2) == [first, second]
+    assert first != second and epochs(1) == epochs(2) == [first, second]
     first, second = epochs(2, persistent_workers=True)
     assert first != second
     batch = next(iter(LayerWiseLoader(data, LADIES(4), 1, input_nodes=[5, 5], batch_size=2)))

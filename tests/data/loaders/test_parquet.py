@@ -1,7 +1,5 @@
 """Graphs in Parquet files: the folder is as from memory, also after a kill; and what is refused."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -58,9 +56,7 @@ COLUMNS: dict[str, Any] = {"part": "block", "weight": "w", "x": ["f0", "f1", "f2
 
 
 @pytest.mark.parametrize("normalize", [False, True])
-def test_the_folder_equals_the_one_from_memory(
-    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, normalize: bool
-) -> None:
+def test_the_folder_equals_the_one_from_memory(files, tmp_path, monkeypatch, normalize) -> None:
     monkeypatch.setattr(module, "CHUNK", 64)
     _, _, data = graph()
     told = []
@@ -86,9 +82,7 @@ def test_the_folder_equals_the_one_from_memory(
     assert torch.equal(batch.x, data.x[batch.original_id])
 
 
-def test_columns_of_edges_travel_where_they_are_asked_for(
-    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_columns_of_edges_travel_where_they_are_asked_for(files, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(module, "CHUNK", 64)
     _, edges, data = graph()
     number = np.arange(EDGES)
@@ -149,12 +143,9 @@ def killed(folder: Path, files: tuple[Path, Path], at: str, enough: int) -> None
 @pytest.mark.parametrize(
     ("what", "done"), [("sorting edges", 0), ("writing nodes", 128), ("writing edges", 640)]
 )
-def test_after_a_kill_the_same_call_goes_on(
-    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, done: int
-) -> None:
+def test_after_a_kill_the_same_call_goes_on(files, tmp_path, monkeypatch, what, done) -> None:
     folder = tmp_path / "graph"
-    assert printed(killed, folder, files, what, done)[1] == -signal.SIGKILL
-    assert not folder.exists()
+    assert printed(killed, folder, files, what, done)[1] == -signal.SIGKILL and not folder.exists()
     monkeypatch.setattr(module, "CHUNK", 64)
     with pytest.raises(ValueError, match="was begun from other files or options; delete it"):
         GraphFolder.from_parquet(*files, folder, part="block")
@@ -198,9 +189,7 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("of_nodes", "of_edges", "options", "message"), WRONG)
-def test_what_does_not_fit_is_named(
-    tmp_path: Path, of_nodes: Any, of_edges: Any, options: Any, message: str
-) -> None:
+def test_what_does_not_fit_is_named(tmp_path, of_nodes, of_edges, options, message) -> None:
     nodes, edges, _ = graph()
     nodes, edges = nodes | of_nodes, edges | of_edges
     if "f0" in of_nodes:  # numpy's masks are written as empty entries
@@ -217,18 +206,14 @@ def test_what_does_not_fit_is_named(
     assert not (tmp_path / "g").exists()
 
 
-def test_missing_files_and_full_folders_are_refused(
-    files: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_missing_files_and_full_folders_are_refused(files, tmp_path) -> None:
     with pytest.raises(FileNotFoundError, match="nodes: no file matches"):
         GraphFolder.from_parquet(files[0], tmp_path / "none.parquet", tmp_path / "g")
     with pytest.raises(FileExistsError, match="something lies in"):
         GraphFolder.from_parquet(*files, tmp_path)
 
 
-def test_the_command_divides_and_tells_the_cut(
-    files: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_divides_and_tells_the_cut(files, tmp_path, capsys) -> None:
     words = ["convert", *map(str, files), str(tmp_path / "graph"), "--x", "f0,f1", "--parts", "4"]
     assert main([*words, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -248,9 +233,7 @@ def test_the_command_divides_and_tells_the_cut(
     assert "NODES: missing, expected EDGES NODES FOLDER" in capsys.readouterr().err
 
 
-def test_the_command_takes_columns_of_edges_along_also_into_parts(
-    files: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_takes_columns_of_edges_along_also_into_parts(files, tmp_path, capsys) -> None:
     _, edges, data = graph()
     time = np.linspace(0, 1, EDGES)
     write(files[0], edges | {"number": np.arange(EDGES), "time": time})
@@ -268,9 +251,7 @@ def test_the_command_takes_columns_of_edges_along_also_into_parts(
         assert torch.equal(kept.edge["time"], torch.from_numpy(time)[number])
 
 
-def test_an_interrupted_division_goes_on_from_what_these_options_made(
-    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_division_goes_on_from_what_these_options_made(files, tmp_path, monkeypatch):
     words = ["convert", *map(str, files), str(tmp_path / "graph"), "--parts", "4"]
 
     def interrupted(*args: object) -> None:

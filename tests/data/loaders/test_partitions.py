@@ -47,8 +47,7 @@ def test_metis_finds_what_few_edges_hold_together_and_takes_loops_and_no_edges()
     data = cliques(2, 3)
     loops = torch.arange(6).expand(2, -1)
     looped = Data(edge_index=torch.cat([data.edge_index, loops], 1), num_nodes=6)
-    assert torch.equal(metis(looped, 2), metis(data, 2))
-    assert metis(data, 1).tolist() == [0] * 6
+    assert torch.equal(metis(looped, 2), metis(data, 2)) and metis(data, 1).tolist() == [0] * 6
     alone = metis(Data(edge_index=torch.empty(2, 0, dtype=torch.int64), num_nodes=6), 2)
     assert alone.shape == (6,) and set(alone.tolist()) <= {0, 1}
 
@@ -139,15 +138,12 @@ def test_processes_share_the_parts(data, part):
     assert sorted(node for nodes in mine + yours for node in nodes) == list(range(40))
 
 
-@pytest.mark.parametrize(
-    ("part", "error", "message"),
-    [
-        (torch.zeros(40), TypeError, "part: got torch.float32, expected an int64 tensor"),
-        ([0] * 40, TypeError, "part: got list"),
-        (torch.zeros(39, dtype=torch.int64), ValueError, r"part: shape \(39,\), expected one"),
-        (torch.full((40,), -1), ValueError, "expected one part of 0 or more"),
-    ],
-)
+@pytest.mark.parametrize(("part", "error", "message"), [
+    (torch.zeros(40), TypeError, "part: got torch.float32, expected an int64 tensor"),
+    ([0] * 40, TypeError, "part: got list"),
+    (torch.zeros(39, dtype=torch.int64), ValueError, r"part: shape \(39,\), expected one"),
+    (torch.full((40,), -1), ValueError, "expected one part of 0 or more"),
+])  # fmt: skip
 def test_parts_of_another_form(data, part, error, message):
     with pytest.raises(error, match=message):
         PartitionLoader(data, part)

@@ -14,13 +14,8 @@ from battery.forked import start
 from graphtheory.data.loaders import LayerWiseLoader, NodeSetLoader
 from graphtheory.lab.train.fit import quiet_lightning
 from graphtheory.patterns import LADIES, AddSelf, Compose, GraphSAGE
-from tests.data.loaders.conftest import random_data
+from tests.data.loaders.conftest import forking, random_data
 from tests.data.loaders.test_ranks import LOADERS, matrix_of
-
-forking = pytest.mark.filterwarnings(
-    "ignore:This process .* is multi-threaded:DeprecationWarning",
-    "ignore:This DataLoader will create:UserWarning",
-)
 
 
 def sampled(data, **options):
@@ -46,8 +41,7 @@ def test_a_new_loader_goes_on_where_the_state_stands(data, same, name, rank):
         assert (state["epoch"], state["step"]) == (1, stopped)
         second = LOADERS[name](data, **options)
         second.load_state_dict(state)
-        assert same(list(second), epochs[1][stopped:])
-        assert same(list(second), epochs[2])
+        assert same(list(second), epochs[1][stopped:]) and same(list(second), epochs[2])
 
 
 def test_a_layer_wise_loader_of_one_process_takes_the_seed_of_the_state(data, same):
@@ -79,8 +73,7 @@ def test_what_came_before_is_not_made_again(data):
     made = []
     loader = sampled(data, transform=lambda batch: made.append(batch.input_id.tolist()))
     loader.load_state_dict(loader.state_dict() | {"step": 4})
-    assert len(list(loader)) == len(made) == 2 and len(loader) == 6
-    assert made[0][0] == 28
+    assert len(list(loader)) == len(made) == 2 and len(loader) == 6 and made[0][0] == 28
 
 
 def test_a_state_tells_the_epoch_that_comes_next(data):
@@ -95,18 +88,15 @@ def test_a_state_tells_the_epoch_that_comes_next(data):
     del batches
 
 
-@pytest.mark.parametrize(
-    ("change", "match"),
-    [
-        ({"batch_size": 4}, "got batch_size=4 in a loader with batch_size=7, expected the same"),
-        ({"seed": 2}, "seed=2 in a loader with seed=0"),
-        ({"world_size": 2}, "world_size=2 in a loader with world_size=1"),
-        ({"seeds": 39}, "seeds=39 in a loader with seeds=40"),
-        ({"step": 6}, "step 6, expected below the 6 of an epoch"),
-        ({"step": -1}, "step: got -1, expected a whole number from 0 on"),
-        ({"epoch": "1"}, "epoch: got '1', expected a whole number"),
-    ],
-)
+@pytest.mark.parametrize(("change", "match"), [
+    ({"batch_size": 4}, "got batch_size=4 in a loader with batch_size=7, expected the same"),
+    ({"seed": 2}, "seed=2 in a loader with seed=0"),
+    ({"world_size": 2}, "world_size=2 in a loader with world_size=1"),
+    ({"seeds": 39}, "seeds=39 in a loader with seeds=40"),
+    ({"step": 6}, "step 6, expected below the 6 of an epoch"),
+    ({"step": -1}, "step: got -1, expected a whole number from 0 on"),
+    ({"epoch": "1"}, "epoch: got '1', expected a whole number"),
+])  # fmt: skip
 def test_the_state_of_another_loader_is_refused(data, change, match):
     loader = sampled(data)
     with pytest.raises(ValueError, match=match):

@@ -28,21 +28,13 @@ from graphtheory.patterns.draw import derive
 from graphtheory.structure import UNREACHABLE
 
 SAMPLERS = [
-    DegreeGroups(groups=2, share=0.5),
-    FastGCN(count=9),
-    GraphSAGE(2),
-    LADIES(count=9),
-    UniformNodes(count=12),
-    Sample(1),
-]
+    DegreeGroups(groups=2, share=0.5), FastGCN(count=9), GraphSAGE(2), LADIES(count=9),
+    UniformNodes(count=12), Sample(1),
+]  # fmt: skip
 KEEP_ALL = [
-    Compose(),
-    DegreeGroups(share=1.0),
-    FastGCN(share=1.0, replace=False),
-    GraphSAGE(100),
-    LADIES(share=1.0, replace=False),
-    UniformNodes(share=1.0),
-]
+    Compose(), DegreeGroups(share=1.0), FastGCN(share=1.0, replace=False), GraphSAGE(100),
+    LADIES(share=1.0, replace=False), UniformNodes(share=1.0),
+]  # fmt: skip
 
 
 def through(layers, x):
@@ -125,25 +117,18 @@ def test_rows_may_be_empty():
         assert batch.n_id.tolist() == [0, 1, 2]
     data = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0], [1]]))
     (batch,) = AttentionSetLoader(data, KHop(1), input_nodes=[2, 1], batch_size=2)
-    assert batch.neighborhood.degree().tolist() == [0, 1]
-    assert batch.n_id.tolist() == [2, 1, 0]
+    assert batch.neighborhood.degree().tolist() == [0, 1] and batch.n_id.tolist() == [2, 1, 0]
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "match"),
-    [
-        ({"pattern": "ladies"}, TypeError, "pattern: got str"),
-        ({"num_layers": 0}, ValueError, "num_layers: got 0"),
-        ({"data": HeteroData()}, TypeError, "to_homogeneous"),
-        ({"data": [1]}, TypeError, "data: got list"),
-        ({"data": Data(x=torch.ones(3, 1))}, ValueError, "neither edge_index nor adj_t"),
-        (
-            {"data": Data(edge_index=torch.empty(2, 0, dtype=torch.int64), num_nodes=0)},
-            ValueError,
-            "data: has no nodes",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("change", "error", "match"), [
+    ({"pattern": "ladies"}, TypeError, "pattern: got str"),
+    ({"num_layers": 0}, ValueError, "num_layers: got 0"),
+    ({"data": HeteroData()}, TypeError, "to_homogeneous"),
+    ({"data": [1]}, TypeError, "data: got list"),
+    ({"data": Data(x=torch.ones(3, 1))}, ValueError, "neither edge_index nor adj_t"),
+    ({"data": Data(edge_index=torch.empty(2, 0, dtype=torch.int64), num_nodes=0)}, ValueError,
+     "data: has no nodes"),
+])  # fmt: skip
 def test_refusals_name_what_was_wrong(data, change, error, match):
     given = {"data": data, "pattern": GraphSAGE(2), "num_layers": 2} | change
     with pytest.raises(error, match=match):
@@ -177,19 +162,12 @@ def test_a_relation_of_one_node_type_is_a_graph_of_its_own(data, sampler, same):
     assert same(list(sets), list(AttentionSetLoader(data, KHop(2), **options)))
 
 
-@pytest.mark.parametrize(
-    ("edge_type", "error", "match"),
-    [
-        (
-            None,
-            TypeError,
-            r"edge_type: got None beside HeteroData, expected one of \[\('author', 'kn",
-        ),
-        (WRITES, ValueError, "joins two node types, expected one of"),
-        (("paper", "likes", "paper"), ValueError, "is not there, expected one of"),
-        ("cites", ValueError, "edge_type: 'cites' is not there"),
-    ],
-)
+@pytest.mark.parametrize(("edge_type", "error", "match"), [
+    (None, TypeError, r"edge_type: got None beside HeteroData, expected one of \[\('author', 'kn"),
+    (WRITES, ValueError, "joins two node types, expected one of"),
+    (("paper", "likes", "paper"), ValueError, "is not there, expected one of"),
+    ("cites", ValueError, "edge_type: 'cites' is not there"),
+])  # fmt: skip
 def test_a_relation_is_named(data, edge_type, error, match):
     with pytest.raises(error, match=match):
         NodeSetLoader(citations(data), GraphSAGE(2), 1, edge_type=edge_type)
@@ -277,8 +255,7 @@ def test_anchors_are_uniform_and_shared_within_a_batch_only(data):
     for _ in range(500):
         (batch,) = loader
         count[batch.n_id[batch.neighborhood.indices]] += 1
-    assert count.sum() == 4000
-    assert ((count - 100).abs() < 5 * (500 * 0.2 * 0.8) ** 0.5).all()
+    assert count.sum() == 4000 and ((count - 100).abs() < 5 * (500 * 0.2 * 0.8) ** 0.5).all()
 
 
 def test_a_layer_gives_the_seeds_what_it_gives_in_the_whole_graph_each_itself_once(data):

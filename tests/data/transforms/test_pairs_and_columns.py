@@ -41,8 +41,7 @@ def test_columns_join_features_or_get_a_name():
     both = Compose([AddDegreeEncoding(None), AddCentroidDistance(None, cutoff=5)])(data)
     degree, hops = degree_encoding(graph), centroid_distance(graph, cutoff=5)
     assert torch.equal(both.x, torch.cat([x, degree, hops[:, None]], dim=1))
-    assert torch.equal(data.x, x)
-    assert torch.equal(AddDegreeEncoding("deg")(data).deg, degree)
+    assert torch.equal(data.x, x) and torch.equal(AddDegreeEncoding("deg")(data).deg, degree)
     bare = AddCentroidDistance(None)(Data(edge_index=data.edge_index, num_nodes=30))
     assert torch.equal(bare.x, centroid_distance(graph).float()[:, None])
 

@@ -55,8 +55,7 @@ def test_self_loops_come_last_given_ones_are_marked_and_ids_keep_their_width(edg
     assert torch.equal(adj.edges, torch.cat([edge_index, loops], 1))
     assert torch.equal(rows(adj), adj.edges)
     marked = adj.to_edge_order(adj.replaced)
-    assert torch.equal(marked[:20], edge_index[0] == edge_index[1])
-    assert not marked[20:].any()
+    assert torch.equal(marked[:20], edge_index[0] == edge_index[1]) and not marked[20:].any()
     without = edge_index[:, edge_index[0] != edge_index[1]]
     assert adjacency_of(without, 6, 6, add_self_loops=True).replaced is None
     nb = Neighborhood.from_edge_index(edge_index, 6)
@@ -84,16 +83,13 @@ def test_the_same_tensor_is_not_sorted_again(edge_index, options) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"add_self_loops": True}])
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda e: e.fill_(2),
-        lambda e: e[0].copy_(e[1].roll(3)),
-        lambda e: e.t_().resize_(2, 20),
-        lambda e: e.set_(torch.ones(2, 3, dtype=torch.long)),
-        lambda e: setattr(e, "data", torch.zeros(2, 5, dtype=torch.long)),
-    ],
-)
+@pytest.mark.parametrize("change", [
+    lambda e: e.fill_(2),
+    lambda e: e[0].copy_(e[1].roll(3)),
+    lambda e: e.t_().resize_(2, 20),
+    lambda e: e.set_(torch.ones(2, 3, dtype=torch.long)),
+    lambda e: setattr(e, "data", torch.zeros(2, 5, dtype=torch.long)),
+])  # fmt: skip
 def test_a_tensor_changed_in_place_is_sorted_again(edge_index, change, options) -> None:
     adjacency_of(edge_index, 6, 6, **options)
     change(edge_index)
@@ -137,17 +133,14 @@ def test_tensors_that_do_not_tell_of_changes_are_sorted_every_time() -> None:
         assert not torch.equal(rows(first), edge_index)
 
 
-@pytest.mark.parametrize(
-    ("given", "error", "message"),
-    [
-        ([[0], [1]], TypeError, "edge_index: got list, expected a Neighborhood or one of"),
-        (None, TypeError, "edge_index: got NoneType"),
-        (torch.rand(2, 3), TypeError, "edge_index: dtype torch.float32, expected int64 or int32"),
-        (torch.zeros(3, 2).long(), ValueError, "edge_index: shape .3, 2., .* transpose it"),
-        (torch.tensor([[0], [6]]), IndexError, r"edge_index\[1\]: entry 0 is 6, .* in 0..5"),
-        (torch.eye(5).to_sparse(), ValueError, "edge_index: has 5 sources, expected 6 as x has"),
-    ],
-)
+@pytest.mark.parametrize(("given", "error", "message"), [
+    ([[0], [1]], TypeError, "edge_index: got list, expected a Neighborhood or one of"),
+    (None, TypeError, "edge_index: got NoneType"),
+    (torch.rand(2, 3), TypeError, "edge_index: dtype torch.float32, expected int64 or int32"),
+    (torch.zeros(3, 2).long(), ValueError, "edge_index: shape .3, 2., .* transpose it"),
+    (torch.tensor([[0], [6]]), IndexError, r"edge_index\[1\]: entry 0 is 6, .* in 0..5"),
+    (torch.eye(5).to_sparse(), ValueError, "edge_index: has 5 sources, expected 6 as x has"),
+])  # fmt: skip
 @pytest.mark.parametrize("add_self_loops", [True, False])
 def test_errors_name_the_argument(given, error, message, add_self_loops) -> None:
     with pytest.raises(error, match=message):
@@ -155,8 +148,6 @@ def test_errors_name_the_argument(given, error, message, add_self_loops) -> None
 
 
 class TwoLayers(nn.Module):
-    """Two layers that append self-loops to the same edges."""
-
     def __init__(self) -> None:
         super().__init__()
         self.first, self.last = GATConv(5, 4, heads=2), GATConv(8, 3)

@@ -253,8 +253,7 @@ def test_what_is_made_again_has_the_same_bits_and_shape() -> None:
         product = query * query  # saves it twice
     (of_weight,) = torch.autograd.grad(product.sum(), linear.weight, retain_graph=True)
     seen = product.grad_fn._saved_self
-    assert seen.shape == query.shape
-    assert seen.stride() == query.stride()
+    assert seen.shape == query.shape and seen.stride() == query.stride()
     assert torch.equal(seen, query)
     torch.testing.assert_close(of_weight, 2 * out.detach().T @ x)
 

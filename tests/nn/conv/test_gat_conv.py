@@ -12,9 +12,7 @@ def both(*args, dtype=torch.float64, **options):
 
 @pytest.mark.parametrize("add_self_loops", [True, False])
 @pytest.mark.parametrize("in_channels", [5, (5, 3)])
-def test_targets_without_features_equal_pyg(
-    make_graph, assert_same, in_channels, add_self_loops
-) -> None:
+def test_targets_without_features_equal_pyg(make_graph, assert_same, in_channels, add_self_loops):
     graph = make_graph(0, 7, 4, 20)
     layers = both(in_channels, 4, heads=2, add_self_loops=add_self_loops)
     assert_same(*layers, (graph.features(7, 5), None), graph.edge_index, size=(7, 4))
@@ -64,8 +62,7 @@ def test_weights_of_other_forms_equal_pyg(make_graph, sparse_forms, form, add_se
         assert result.sizes() == expected.sizes() == [6, 6, 2]
         torch.testing.assert_close(result.to_dense(), expected.to_dense())
         return
-    assert type(result[0]) is type(expected[0])
-    assert result[0].layout is expected[0].layout
+    assert type(result[0]) is type(expected[0]) and result[0].layout is expected[0].layout
     if form == "EdgeIndex":
         result[0].validate()
         assert torch.equal(result[0].as_tensor(), expected[0].as_tensor())

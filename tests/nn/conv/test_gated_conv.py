@@ -13,7 +13,6 @@ from graphtheory.nn.conv import gated_conv
 
 
 def both(*args, **options):
-    """Our layer and PyG's."""
     return [kind(*args, **options).double() for kind in (ResGatedGraphConv, pyg.ResGatedGraphConv)]
 
 

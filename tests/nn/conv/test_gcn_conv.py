@@ -57,13 +57,12 @@ def test_several_self_loops_of_a_node_without_weights_equal_pyg(assert_same) -> 
     assert_same(*both(5, 6), torch.randn(4, 5, dtype=torch.float64), edge_index)
 
 
-@pytest.mark.parametrize(
-    ("shape", "options", "weighted"),
-    [
-        ((2, 6, 5), {}, False), ((2, 3, 6, 5), {}, False), ((6, 5), {"node_dim": 0}, False),
-        ((6, 5), {"flow": "target_to_source"}, True),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("shape", "options", "weighted"), [
+    ((2, 6, 5), {}, False),
+    ((2, 3, 6, 5), {}, False),
+    ((6, 5), {"node_dim": 0}, False),
+    ((6, 5), {"flow": "target_to_source"}, True),
+])  # fmt: skip
 def test_static_graphs_other_axis_and_flow_equal_pyg(
     make_graph, assert_same, shape, options, weighted
 ) -> None:
@@ -277,19 +276,14 @@ def test_half_precision_survives_a_hub_and_no_gradient_explodes() -> None:
     assert torch.equal(weight.grad, torch.zeros(2))
 
 
-@pytest.mark.parametrize(
-    ("x", "options", "kwargs", "error", "message"),
-    [
-        (torch.randn(3, 5), {}, {}, ValueError, "x: shape .3, 5., expected 4 features"),
-        (torch.randn(3, 4), {}, {"size": (3, 2)}, ValueError, "size: got .3, 2., expected two"),
-        ((torch.randn(3, 4), None), {}, {"size": (4, 3)}, ValueError, "size: got .4, 3., expec"),
-        (torch.randn(3, 4), {}, {"edge_weight": torch.rand(3)}, ValueError, "edge_weight: shape"),
-        (
-            (torch.randn(3, 4), None), {"flow": "target_to_source"}, {}, ValueError,
-            "x: got a pair, expected one tensor with flow",
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("x", "options", "kwargs", "error", "message"), [
+    (torch.randn(3, 5), {}, {}, ValueError, "x: shape .3, 5., expected 4 features"),
+    (torch.randn(3, 4), {}, {"size": (3, 2)}, ValueError, "size: got .3, 2., expected two"),
+    ((torch.randn(3, 4), None), {}, {"size": (4, 3)}, ValueError, "size: got .4, 3., expec"),
+    (torch.randn(3, 4), {}, {"edge_weight": torch.rand(3)}, ValueError, "edge_weight: shape"),
+    ((torch.randn(3, 4), None), {"flow": "target_to_source"}, {}, ValueError,
+     "x: got a pair, expected one tensor with flow"),
+])  # fmt: skip
 def test_errors_name_the_argument(x, options, kwargs, error, message) -> None:
     with pytest.raises(error, match=message):
         GCNConv(4, 3, **options)(x, torch.tensor([[0, 1], [1, 2]]), **kwargs)

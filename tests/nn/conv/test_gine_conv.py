@@ -13,7 +13,6 @@ from graphtheory.nn.conv.weighted_sums import GINEConv
 
 
 def both(width=6, **options):
-    """Our layer and PyG's, each with a network of its own."""
     return [
         kind(torch.nn.Linear(width, 3), **options).double() for kind in (GINEConv, pyg.GINEConv)
     ]

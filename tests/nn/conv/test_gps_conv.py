@@ -176,26 +176,20 @@ def short(count):
     return torch.zeros(count, dtype=torch.uint8)
 
 
-@pytest.mark.parametrize(
-    ("options", "given", "message"),
-    [
-        ({"attn_type": "performer"}, {}, "attn_type: got 'performer', expected 'multihead'"),
-        ({"attn_kwargs": {"add_bias_kv": True}}, {}, "add_bias_kv=True, expected False"),
-        ({"attn_kwargs": {"add_zero_attn": True}}, {}, "add_zero_attn=True, expected False"),
-        ({"attn_kwargs": {"kdim": 4}}, {}, "kdim=4"),
-        ({}, {"batch": draw()[2].flip(0)}, "batch: entry 1 is 2 behind 3, expected"),
-        ({}, {"batch": draw()[2][1:]}, r"batch: shape \(8,\), expected one entry per node: \[9\]"),
-        ({}, {"x": torch.randn(9, 3)}, r"x: shape \(9, 3\), expected \[num_nodes, 8\]"),
-        ({}, {"distance": short(35)}, "distance: given, expected None"),
-        ({"bias": BucketBias(4, 1)}, {}, "distance: got None, expected one value per pair"),
-        (
-            {"bias": BucketBias(4, 1)},
-            {"distance": short(2)},
-            r"distance: shape \(2,\), expected one per pair \[35",
-        ),
-        ({}, {"attn_bias": short(35)}, r"attn_bias: shape \(35,\), .* \[35, 1\]"),
-    ],
-)
+@pytest.mark.parametrize(("options", "given", "message"), [
+    ({"attn_type": "performer"}, {}, "attn_type: got 'performer', expected 'multihead'"),
+    ({"attn_kwargs": {"add_bias_kv": True}}, {}, "add_bias_kv=True, expected False"),
+    ({"attn_kwargs": {"add_zero_attn": True}}, {}, "add_zero_attn=True, expected False"),
+    ({"attn_kwargs": {"kdim": 4}}, {}, "kdim=4"),
+    ({}, {"batch": draw()[2].flip(0)}, "batch: entry 1 is 2 behind 3, expected"),
+    ({}, {"batch": draw()[2][1:]}, r"batch: shape \(8,\), expected one entry per node: \[9\]"),
+    ({}, {"x": torch.randn(9, 3)}, r"x: shape \(9, 3\), expected \[num_nodes, 8\]"),
+    ({}, {"distance": short(35)}, "distance: given, expected None"),
+    ({"bias": BucketBias(4, 1)}, {}, "distance: got None, expected one value per pair"),
+    ({"bias": BucketBias(4, 1)}, {"distance": short(2)},
+     r"distance: shape \(2,\), expected one per pair \[35"),
+    ({}, {"attn_bias": short(35)}, r"attn_bias: shape \(35,\), .* \[35, 1\]"),
+])  # fmt: skip
 def test_wrong_input_is_refused_in_words(options, given, message) -> None:
     x, edges, batch, _ = draw(torch.float32)
     with pytest.raises(ValueError, match=message):

@@ -24,7 +24,6 @@ def data():
 
 
 def run(model, data):
-    """Outputs by node type and gradients of parameters."""
     model.zero_grad()
     out = model(data.x_dict, data.edge_index_dict)
     sum(o.sin().sum() for o in out.values()).backward()

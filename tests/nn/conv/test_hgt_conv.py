@@ -15,7 +15,6 @@ METADATA = (list(NODES), KINDS)
 
 @pytest.fixture
 def given():
-    """Features of node types and edges of each kind."""
     return typed_graph(NODES, WIDTHS, KINDS)
 
 
@@ -32,7 +31,6 @@ def both(name="HGTConv", **options):
 
 
 def gradients(layer, x, edges):
-    """Outputs by node type, and gradients of inputs and parameters."""
     x = {t: v.clone().requires_grad_() for t, v in x.items()}
     layer.zero_grad()
     more = {"return_semantic_attention_weights": True} if isinstance(layer, pyg.HANConv) else {}

@@ -59,21 +59,16 @@ def test_constructor_forward_and_initialization_are_those_of_pyg(name) -> None:
         conv.reset_parameters()
         states.append(conv.state_dict())
     assert list(states[0]) == list(states[1])
-    for mine, other in zip(states[0].values(), states[1].values(), strict=True):
-        assert torch.equal(mine, other)
+    torch.testing.assert_close(list(states[0].values()), list(states[1].values()), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize(
-    ("name", "in_channels"),
-    [
-        *((name, size) for name in NAMES for size in (8, -1)),
-        *((name, (8, 4)) for name in ATTENTION),
-    ],
-)
+@pytest.mark.parametrize(("name", "in_channels"), [
+    *((name, size) for name in NAMES for size in (8, -1)),
+    *((name, (8, 4)) for name in ATTENTION),
+])  # fmt: skip
 def test_representation_and_kind_are_those_of_pyg(name, in_channels) -> None:
     ours, theirs = (getattr(room, name)(in_channels, 4) for room in (drop_in, pyg))
-    assert repr(ours) == repr(theirs)
-    assert isinstance(ours, type(theirs))
+    assert repr(ours) == repr(theirs) and isinstance(ours, type(theirs))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -109,15 +104,12 @@ def test_copies_and_pickles_give_the_same(name, options, edge_index) -> None:
 
 
 @pytest.mark.parametrize("kind", ["edge_index", "Neighborhood"])
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("TransformerConv", {}),
-        ("TransformerConv", {"edge_dim": 1}),
-        *((name, {"add_self_loops": loops}) for name, loops in LOOPS),
-        ("GCNConv", {"cached": True}),
-    ],
-)
+@pytest.mark.parametrize(("name", "options"), [
+    ("TransformerConv", {}),
+    ("TransformerConv", {"edge_dim": 1}),
+    *((name, {"add_self_loops": loops}) for name, loops in LOOPS),
+    ("GCNConv", {"cached": True}),
+])  # fmt: skip
 def test_trains_on_what_was_found_in_inference_mode(name, options, kind, edge_index) -> None:
     """As in a validation before the first epoch: tensors made there take no part in gradients."""
     args = [edge_index]
@@ -187,10 +179,8 @@ EXPORTED = [
     ("GCNConv", {"add_self_loops": False}, ()),
     ("GCNConv", {"improved": True}, (torch.rand(20),)),
     ("SPDTransformerConv", {"heads": 2}, (torch.randint(4, (20,)),)),
-    (
-        "SPDTransformerConv", {"heads": 2, "edge_dim": 3, "value_encoding": True},
-        (torch.randint(4, (20,)), None, torch.randn(20, 3)),
-    ),
+    ("SPDTransformerConv", {"heads": 2, "edge_dim": 3, "value_encoding": True},
+     (torch.randint(4, (20,)), None, torch.randn(20, 3))),
     *((name, {"heads": 2}, ()) for name in ATTENTION),
     *((name, {"heads": 2, "edge_dim": 3}, (torch.randn(20, 3),)) for name in ATTENTION),
 ]  # fmt: skip
@@ -224,16 +214,13 @@ def exported(conv, edges):
 
 
 @pytest.mark.parametrize("name", ["TransformerConv", "SPDTransformerConv"])
-def test_exported_attention_takes_more_edges_than_keep_their_weights(
-    name, make_graph, monkeypatch
-) -> None:
+def test_exported_attention_takes_more_edges_than_keep_their_weights(name, make_graph, monkeypatch):
     """From some number of edges on, weights are not kept for the backward pass: here from 50."""
     monkeypatch.setattr(memory, "KEPT_WEIGHTS_BELOW", 50 * 2 * 4)
     conv = getattr(drop_in, name)(5, 4, heads=2).eval()
     program = exported(conv, make_graph(0, 6, 6, 20).edge_index)
     most = [found.upper for found in program.run_decompositions().range_constraints.values()]
-    assert len(most) == 2
-    assert all(bound > 2**62 for bound in most)
+    assert len(most) == 2 and all(bound > 2**62 for bound in most)
     more = torch.randn(9, 5), make_graph(1, 9, 9, 90).edge_index
     module, names = program.module(), [name for name, _ in conv.named_parameters()]
     torch.testing.assert_close(module(*more), conv(*more))
@@ -369,19 +356,14 @@ def test_explains_what_pyg_explains(name, algorithm, edge_index) -> None:
 
 
 class Sorted(Two):
-    """A model that sorts its edges by target."""
-
     def forward(self, x, edge_index):
         return super().forward(x, Neighborhood.from_edge_index(edge_index, num_nodes=6))
 
 
-@pytest.mark.parametrize(
-    ("name", "algorithm"),
-    [
-        *((n, GNNExplainer) for n in [*NAMES, "SPDTransformerConv"]),
-        *((n, AttentionExplainer) for n in [*ATTENTION, "SPDTransformerConv"]),
-    ],
-)
+@pytest.mark.parametrize(("name", "algorithm"), [
+    *((n, GNNExplainer) for n in [*NAMES, "SPDTransformerConv"]),
+    *((n, AttentionExplainer) for n in [*ATTENTION, "SPDTransformerConv"]),
+])  # fmt: skip
 def test_edges_in_another_order_are_not_explained(name, algorithm, edge_index) -> None:
     """Weights of these edges would be returned as those of others."""
     model, x = Sorted(drop_in, name).eval(), torch.randn(6, 5)
@@ -423,11 +405,10 @@ def test_explains_a_transformer_as_pyg_does(name, algorithm, edge_index) -> None
 
 
 @pytest.mark.parametrize("form", ["edge_index", "Neighborhood", "csr"])
-@pytest.mark.parametrize(
-    "options",
-    [{"value_encoding": True}, {"edge_dim": 3, "value_encoding": True, "concat": False}],
-    ids=str,
-)
+@pytest.mark.parametrize("options", [
+    {"value_encoding": True},
+    {"edge_dim": 3, "value_encoding": True, "concat": False},
+], ids=str)  # fmt: skip
 def test_messages_add_up_to_the_output(options, form, edge_index, sparse_forms) -> None:
     edge_index = edge_index.unique(dim=1)[:, torch.randperm(edge_index.unique(dim=1).size(1))]
     graph = edge_index
@@ -518,8 +499,7 @@ def test_torchscript_compiles_the_layer_of_pyg(name, edge_index) -> None:
     wanted = conv(x, edge_index)
     scripted = torch.jit.script(Net(conv))
     torch.testing.assert_close(scripted(x, edge_index), wanted)
-    assert torch.equal(torch.get_rng_state(), state)
-    assert type(conv) is getattr(drop_in, name)
+    assert torch.equal(torch.get_rng_state(), state) and type(conv) is getattr(drop_in, name)
     with torch.no_grad():  # one set of parameters
         next(conv.parameters()).mul_(2)
     torch.testing.assert_close(scripted(x, edge_index), conv(x, edge_index))
@@ -538,13 +518,10 @@ class Doubled(drop_in.GCNConv):
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
-@pytest.mark.parametrize(
-    ("conv", "message"),
-    [
-        (Doubled(5, 4), "torch.jit.script: Doubled is a subclass of the drop-in"),
-        (drop_in.SPDTransformerConv(5, 4), "torch.jit.script: SPDTransformerConv is no layer of P"),
-    ],
-)
+@pytest.mark.parametrize(("conv", "message"), [
+    (Doubled(5, 4), "torch.jit.script: Doubled is a subclass of the drop-in"),
+    (drop_in.SPDTransformerConv(5, 4), "torch.jit.script: SPDTransformerConv is no layer of P"),
+])  # fmt: skip
 def test_torchscript_refuses_what_pyg_does_not_compute(conv, message) -> None:
     with pytest.raises(NotImplementedError, match=message):
         torch.jit.script(Net(conv))
@@ -570,17 +547,14 @@ def test_in_mixed_precision_and_pygs_containers_it_gives_the_same_and_warns_of_n
 
 
 BAD_OPTIONS = [
-    (
-        {"out_channels": 0},
-        "out_channels: got 0, expected at least 1",
-        [*NAMES, "SPDTransformerConv"],
-    ),
+    ({"out_channels": 0}, "out_channels: got 0, expected at least 1",
+     [*NAMES, "SPDTransformerConv"]),
     ({"aggr": "max"}, "aggr: got 'max', expected 'add'", NAMES),
     ({"heads": 0}, "heads: got 0, expected at least 1", [*ATTENTION, "SPDTransformerConv"]),
     ({"dropout": 1.0}, "dropout: got 1.0, expected a prob", [*ATTENTION, "SPDTransformerConv"]),
     ({"num_buckets": 0}, "num_buckets: got 0, expected at least 1", ["SPDTransformerConv"]),
     ({"decomposed_layers": 2}, "decomposed_layers: got 2, expected 1", ATTENTION),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

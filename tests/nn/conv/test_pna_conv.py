@@ -51,27 +51,21 @@ def test_flow_and_matrices(make_graph, assert_same) -> None:
     torch.testing.assert_close(ours(x, matrix), wanted)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"pre_layers": 3}, "pre_layers: got 3, expected 1"),
-        ({"aggregators": ["mean", "median"]}, "aggregators: got MedianAggregation, expected sums"),
-        ({"aggregators": [pyg.VarAggregation(semi_grad=True), "mean"]}, "aggregators: got VarAggr"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"pre_layers": 3}, "pre_layers: got 3, expected 1"),
+    ({"aggregators": ["mean", "median"]}, "aggregators: got MedianAggregation, expected sums"),
+    ({"aggregators": [pyg.VarAggregation(semi_grad=True), "mean"]}, "aggregators: got VarAggr"),
+])  # fmt: skip
 def test_what_is_not_computed_is_named(options, message) -> None:
     with pytest.raises(ValueError, match=message):
         PNAConv.check_options(both(**options)[1])
 
 
-@pytest.mark.parametrize(
-    ("edge_dim", "rows", "message"),
-    [
-        (2, 11, r"edge_attr: shape \(11, 2\), expected one per edge \[12, 2\]"),
-        (2, 13, r"edge_attr: shape \(13, 2\), expected one per edge \[12, 2\]"),
-        (None, 12, "edge_attr: got some, but the layer has edge_dim=None"),
-    ],
-)
+@pytest.mark.parametrize(("edge_dim", "rows", "message"), [
+    (2, 11, r"edge_attr: shape \(11, 2\), expected one per edge \[12, 2\]"),
+    (2, 13, r"edge_attr: shape \(13, 2\), expected one per edge \[12, 2\]"),
+    (None, 12, "edge_attr: got some, but the layer has edge_dim=None"),
+])  # fmt: skip
 def test_features_of_other_edges_are_refused(edge_dim, rows, message, make_graph) -> None:
     graph = make_graph(1, 7, 7, 12)
     ours, _ = both(edge_dim=edge_dim)

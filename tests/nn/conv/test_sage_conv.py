@@ -22,7 +22,6 @@ def batch():
 
 
 def layers(*sizes, **options):
-    """PyG's layer and ours with the same weights."""
     torch.manual_seed(1)
     theirs = pyg.SAGEConv(*sizes, **options)
     ours = copy.deepcopy(theirs)

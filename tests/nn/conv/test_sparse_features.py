@@ -22,23 +22,19 @@ def x():
 
 
 def product(function, x, *parameters):
-    """Result and gradients of parameters."""
     parameters = [p.clone().requires_grad_() for p in parameters]
     out = function(x, *parameters)
     out.backward(torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out))
     return [out, *(p.grad for p in parameters)]
 
 
-@pytest.mark.parametrize(
-    ("function", "shapes"),
-    [
-        (functional.linear, [(4, 30), (4,)]),
-        (functional.linear, [(4, 30)]),
-        (torch.matmul, [(30, 4)]),
-        (lambda x, w: x @ w, [(30, 4)]),
-        (torch.mm, [(30, 4)]),
-    ],
-)
+@pytest.mark.parametrize(("function", "shapes"), [
+    (functional.linear, [(4, 30), (4,)]),
+    (functional.linear, [(4, 30)]),
+    (torch.matmul, [(30, 4)]),
+    (lambda x, w: x @ w, [(30, 4)]),
+    (torch.mm, [(30, 4)]),
+])  # fmt: skip
 def test_products_are_those_of_the_dense_tensor(function, shapes, x, monkeypatch) -> None:
     parameters = [torch.randn(*shape, dtype=torch.float64) for shape in shapes]
     wanted = product(function, x, *parameters)
@@ -106,15 +102,12 @@ def test_layers_take_them(layer, x) -> None:
     torch.testing.assert_close([p.grad for p in layer.parameters()], gradients)
 
 
-@pytest.mark.parametrize(
-    ("given", "error", "message"),
-    [
-        (torch.zeros(3, 4, dtype=torch.long), TypeError, "x: got torch.int64, expected a floating"),
-        (None, TypeError, "x: got <class 'NoneType'>, expected a floating tensor"),
-        (torch.zeros(3), ValueError, r"x: shape \(3,\), torch.strided, requires_grad=False, exp"),
-        (torch.zeros(3, 4, requires_grad=True), ValueError, "requires_grad=True, expected dense"),
-    ],
-)
+@pytest.mark.parametrize(("given", "error", "message"), [
+    (torch.zeros(3, 4, dtype=torch.long), TypeError, "x: got torch.int64, expected a floating"),
+    (None, TypeError, "x: got <class 'NoneType'>, expected a floating tensor"),
+    (torch.zeros(3), ValueError, r"x: shape \(3,\), torch.strided, requires_grad=False, exp"),
+    (torch.zeros(3, 4, requires_grad=True), ValueError, "requires_grad=True, expected dense"),
+])  # fmt: skip
 def test_what_cannot_be_read_is_named(given, error, message) -> None:
     with pytest.raises(error, match=message):
         SparseFeatures(given)

@@ -214,8 +214,7 @@ def test_a_pattern_brings_its_distances(make_graph) -> None:
     edge_index = make_graph(2, 8, 8, 10).edge_index
     graph = Neighborhood.from_edge_index(edge_index, num_nodes=8)
     nb = Compose(KHop(3), AddSelf())(graph)
-    assert nb.distance is not None
-    assert nb.distance.unique().numel() > 2
+    assert nb.distance is not None and nb.distance.unique().numel() > 2
     conv, x = (
         randomized(SPDTransformerConv(5, 4, num_buckets=4).double()),
         torch.randn(8, 5).double(),
@@ -280,23 +279,16 @@ def test_distances_follow_the_order_of_each_form(make_graph, sparse_forms) -> No
     torch.testing.assert_close(conv(x, matrix, distance[by_row]), wanted)
 
 
-@pytest.mark.parametrize(
-    ("given", "error", "message"),
-    [
-        ({"distance": torch.zeros(3)}, ValueError, r"distance: shape \(3,\), expected one"),
-        ({"distance": [1]}, TypeError, "distance: got list, expected a tensor"),
-        ({"attn_bias": torch.zeros(20, 3)}, ValueError, r"attn_bias: shape \(20, 3\), expected"),
-        ({"edge_attr": torch.zeros(20, 3)}, ValueError, "edge_attr: got some, but the layer has"),
-        ({"distance": torch.rand(20)}, TypeError, "distance: torch.float32"),
-        (
-            {"x": torch.zeros(3, 5)},
-            IndexError,
-            r"edge_index\[0\]: entry .* expected a node id in 0..2",
-        ),
-        ({"edge_index": torch.rand(2, 20)}, TypeError, "edge_index: dtype torch.float32"),
-        ({"edge_index": cliques([5])}, ValueError, r"edge_index: .*5"),
-    ],
-)
+@pytest.mark.parametrize(("given", "error", "message"), [
+    ({"distance": torch.zeros(3)}, ValueError, r"distance: shape \(3,\), expected one"),
+    ({"distance": [1]}, TypeError, "distance: got list, expected a tensor"),
+    ({"attn_bias": torch.zeros(20, 3)}, ValueError, r"attn_bias: shape \(20, 3\), expected"),
+    ({"edge_attr": torch.zeros(20, 3)}, ValueError, "edge_attr: got some, but the layer has"),
+    ({"distance": torch.rand(20)}, TypeError, "distance: torch.float32"),
+    ({"x": torch.zeros(3, 5)}, IndexError, r"edge_index\[0\]: entry .* expected a node id in 0..2"),
+    ({"edge_index": torch.rand(2, 20)}, TypeError, "edge_index: dtype torch.float32"),
+    ({"edge_index": cliques([5])}, ValueError, r"edge_index: .*5"),
+])  # fmt: skip
 def test_layer_and_messages_name_what_they_refuse(given, error, message, make_graph) -> None:
     conv, handles = SPDTransformerConv(5, 4, heads=2), []
     arguments = {"x": torch.zeros(6, 5), "edge_index": make_graph(0, 6, 6, 20).edge_index} | given
@@ -315,5 +307,4 @@ def test_hops_of_a_neighborhood_reach_the_messages(make_graph) -> None:
     wanted, seen = conv(x, nb), []
     conv.register_message_forward_hook(lambda *given: seen.append(given))
     torch.testing.assert_close(conv(x, nb), wanted)
-    assert len(seen) == 1
-    assert not torch.allclose(conv(x, nb.edge_index()), wanted)
+    assert len(seen) == 1 and not torch.allclose(conv(x, nb.edge_index()), wanted)

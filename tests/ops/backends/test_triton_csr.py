@@ -1,7 +1,5 @@
 """What the GPU backend says of itself, where there is no GPU and no Triton."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -24,18 +22,13 @@ def a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     triton_csr._lacking.cache_clear()
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({}, []),
-        ({"capability": (7, 5)}, ["compute capability 7.5, expected 8.0 or later"]),
-        ({"triton": None}, ["triton is not installed"]),
-        ({"there": False}, ["torch sees no GPU"]),
-    ],
-)
-def test_triton_says_why_it_cannot(
-    change: dict[str, object], words: list[str], a_gpu: SimpleNamespace
-) -> None:
+@pytest.mark.parametrize(("change", "words"), [
+    ({}, []),
+    ({"capability": (7, 5)}, ["compute capability 7.5, expected 8.0 or later"]),
+    ({"triton": None}, ["triton is not installed"]),
+    ({"there": False}, ["torch sees no GPU"]),
+])  # fmt: skip
+def test_triton_says_why_it_cannot(change, words, a_gpu) -> None:
     vars(a_gpu).update(change)
     assert triton_csr.triton_objections(torch.device("cuda")) == words
 

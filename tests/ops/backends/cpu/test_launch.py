@@ -1,7 +1,5 @@
 """Threads around compiled loops: every chunk once, forks that live, errors that come out."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading
@@ -58,17 +56,13 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, int]]]:
 
 @pytest.mark.parametrize("chunks", [0, 1, 3, 128])
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_every_chunk_is_done_once(
-    chunks: int, count: int, seen: list[tuple[int, int]], two_threads: None
-) -> None:
+def test_every_chunk_is_done_once(chunks, count, seen, two_threads) -> None:
     torch.set_num_threads(count)
     launch.launch(print, chunks, MUCH, chunks)
     assert sorted(chunk for chunk, _ in seen) == list(range(chunks))
 
 
-def test_little_work_stays_in_the_calling_thread_and_much_is_shared(
-    seen: list[tuple[int, int]], two_threads: None
-) -> None:
+def test_little_work_stays_in_the_calling_thread_and_much_is_shared(seen, two_threads) -> None:
     launch.launch(print, 16, launch.WORTH_A_THREAD - 1, 16)
     assert seen == [(chunk, threading.get_ident()) for chunk in range(16)]
     seen.clear()
@@ -77,14 +71,12 @@ def test_little_work_stays_in_the_calling_thread_and_much_is_shared(
     assert threading.get_ident() in {thread for _, thread in seen}
 
 
-@pytest.mark.parametrize(
-    ("threads", "chunks", "worth", "others"),
-    [(8, 128, 1, 1), (8, 128, 3, 3), (8, 128, 100, 7), (8, 5, 100, 4), (2, 128, 100, 1)],
-)
+@pytest.mark.parametrize(("threads", "chunks", "worth", "others"), [
+    (8, 128, 1, 1), (8, 128, 3, 3), (8, 128, 100, 7), (8, 5, 100, 4), (2, 128, 100, 1),
+])  # fmt: skip
 def test_as_many_threads_help_as_the_work_pays_for(
-    threads: int, chunks: int, worth: int, others: int,
-    seen: list[tuple[int, int]], two_threads: None, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    threads, chunks, worth, others, seen, two_threads, monkeypatch
+) -> None:
     asked: list[int] = []
     monkeypatch.setattr(launch.team, "run", lambda job, of: (asked.append(of - 1), job()))
     monkeypatch.setattr(launch.helpers, "ask", lambda job, threads: asked.append(threads))
@@ -94,9 +86,7 @@ def test_as_many_threads_help_as_the_work_pays_for(
     assert asked == [others, others]
 
 
-def test_a_call_waits_for_the_chunks_of_others(
-    monkeypatch: pytest.MonkeyPatch, two_threads: None
-) -> None:
+def test_a_call_waits_for_the_chunks_of_others(monkeypatch, two_threads) -> None:
     done: list[int] = []
 
     def loop(counters: np.ndarray, chunks: int) -> None:
@@ -115,9 +105,7 @@ def test_a_call_waits_for_the_chunks_of_others(
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("of_caller", [True, False])
-def test_an_error_in_a_thread_comes_out(
-    of_caller: bool, of_torch: bool, monkeypatch: pytest.MonkeyPatch, two_threads: None
-) -> None:
+def test_an_error_in_a_thread_comes_out(of_caller, of_torch, monkeypatch, two_threads) -> None:
     caller = threading.get_ident()
 
     def fail(counters: np.ndarray) -> None:
@@ -131,9 +119,7 @@ def test_an_error_in_a_thread_comes_out(
         launch.launch(fail, 8, MUCH)
 
 
-def test_the_first_call_of_a_kind_goes_to_plain_threads(
-    seen: list[tuple[int, int]], of_torch: bool, two_threads: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_call_of_a_kind_goes_to_plain_threads(seen, of_torch, two_threads, monkeypatch):
     taken: list[int] = []
     run = launch.team.run
     monkeypatch.setattr(launch, "_ready", set())
@@ -167,7 +153,6 @@ def test_a_second_call_starts_no_thread(threads_pay: None, monkeypatch: pytest.M
 
 
 def attend(nb: Neighborhood) -> Tensor:
-    """A call with its gradients."""
     inputs = draw_inputs(nb, 4, 32)
     out = ops.attention(inputs.query, inputs.key, inputs.value, nb, backend="numba_csr")
     grads = torch.autograd.grad(out, (inputs.query, inputs.key, inputs.value), inputs.grad)

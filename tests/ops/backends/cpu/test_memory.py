@@ -49,15 +49,11 @@ def test_freed_memory_is_used_again_and_memory_in_use_is_not(pool: memory.Buffer
     assert memory.empty((2**19 - 7,), LIKE).data_ptr() == place  # as many pages
 
 
-def test_a_freed_buffer_serves_a_little_less_and_its_last_page_may_be_small(
-    pool: memory.BufferPool,
-) -> None:
+def test_a_freed_buffer_serves_a_little_less_and_its_last_page_may_be_small(pool) -> None:
     pool.put_back(np.empty(8 * PAGE, np.uint8))
     assert pool.take(6 * PAGE).size == 6 * PAGE  # a third more would be idle
-    assert pool.take(8 * PAGE + 1).size > 8 * PAGE
-    assert len(pool.free) == 1
-    assert pool.take(7 * PAGE).size == 8 * PAGE
-    assert pool.free == []
+    assert pool.take(8 * PAGE + 1).size > 8 * PAGE and len(pool.free) == 1
+    assert pool.take(7 * PAGE).size == 8 * PAGE and pool.free == []
     for size, room in (
         (PAGE, PAGE), (PAGE + 1, PAGE + 2**16), (PAGE + 2**16, PAGE + 2**16),
         (PAGE + PAGE // 2 - 1, PAGE + PAGE // 2), (PAGE + PAGE // 2, 2 * PAGE),
@@ -75,15 +71,13 @@ def test_a_buffer_takes_no_more_memory_than_it_says(pool: memory.BufferPool) -> 
     before = resident()
     many = [memory.empty((PAGE // 4 * 2 + 2**14,), LIKE).fill_(1) for _ in range(16)]
     grown = resident() - before
-    assert all(bool((t == 1).all()) for t in many)
-    assert grown < 16 * (2 * PAGE + PAGE // 4)
+    assert all(bool((t == 1).all()) for t in many) and grown < 16 * (2 * PAGE + PAGE // 4)
 
 
 def test_memory_where_the_system_has_no_large_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(memory.mmap, "MADV_HUGEPAGE", raising=False)
     out = memory.empty((2**20 + 1,), LIKE)
-    assert out.fill_(2).sum() == 2 * (2**20 + 1)
-    assert out.data_ptr() % PAGE == 0
+    assert out.fill_(2).sum() == 2 * (2**20 + 1) and out.data_ptr() % PAGE == 0
 
 
 def test_no_more_is_kept_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,5 @@
 """How threads of OpenMP wait: awake on an idle machine, asleep on a busy one."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -51,9 +49,7 @@ TABLE = {
 
 @works
 @pytest.mark.parametrize("name", TABLE)
-def test_a_rest_begins_and_ends_with_what_the_system_takes(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rest_begins_and_ends_with_what_the_system_takes(name, monkeypatch) -> None:
     looks, threads, expected = TABLE[name]
     assert held_at(monkeypatch, looks, threads) == expected
 

@@ -1,8 +1,6 @@
 """The three regimes of loops say the same: whole rows, rows that are cut, weights not kept."""
 
-from collections.abc import Callable
 from importlib.util import find_spec, module_from_spec
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -80,9 +78,7 @@ ERROR = {torch.float64: 1e-13, torch.float32: 1e-5, torch.bfloat16: 2e-2}
 @pytest.mark.parametrize(
     ("dtype", "dim"), [(dtype, DIM) for dtype in ERROR] + [(torch.float64, 16)]
 )
-def test_every_regime_says_the_same(
-    monkeypatch: pytest.MonkeyPatch, kind: str, dropout: float, dtype: torch.dtype, dim: int
-) -> None:
+def test_every_regime_says_the_same(monkeypatch, kind, dropout, dtype, dim) -> None:
     error = ERROR[dtype] * (300 if kind == "large" else 1)  # as logits are larger
     choose(monkeypatch, "cut")
     kept = step(leaves(dtype, dim), kind, dropout)
@@ -96,9 +92,7 @@ def test_every_regime_says_the_same(
 
 @pytest.mark.parametrize("dim", [DIM, 16])
 @pytest.mark.parametrize("option", ["nothing", "dst_score", "edge", "dropout"])
-def test_both_regimes_of_additive_attention_say_the_same(
-    monkeypatch: pytest.MonkeyPatch, option: str, dim: int
-) -> None:
+def test_both_regimes_of_additive_attention_say_the_same(monkeypatch, option, dim) -> None:
     nb, generator = graph(), torch.Generator().manual_seed(1)
 
     def drawn(*shape: int) -> Tensor:
@@ -128,8 +122,7 @@ def test_both_regimes_of_additive_attention_say_the_same(
 def test_rows_stay_whole_below_a_number_of_multiply_adds() -> None:
     edges = torch.empty(2**12, dtype=torch.int64)
     value = torch.empty(3, 4, 2**8)  # 2^12 edges x 4 heads x 2^8 features: 2^22
-    assert not memory.rows_stay_whole(edges, value)
-    assert memory.rows_stay_whole(edges[1:], value)
+    assert not memory.rows_stay_whole(edges, value) and memory.rows_stay_whole(edges[1:], value)
     assert memory.rows_stay_whole(edges, value[:, 1:])
     assert memory.rows_stay_whole(edges, value[:, :, 1:])
     assert memory.rows_stay_whole(edges[:0], value)
@@ -152,9 +145,7 @@ def attend_one_row(bias: Tensor, value: float = 1.0) -> Tensor:
 
 @pytest.mark.parametrize("size", [59.0, -59.0, 500.0, -500.0])
 @pytest.mark.parametrize("value", [1e-20, 1e18])
-def test_sums_of_small_and_large_values_stay_in_range(
-    recomputed: None, size: float, value: float
-) -> None:
+def test_sums_of_small_and_large_values_stay_in_range(recomputed, size, value) -> None:
     out = attend_one_row(torch.full((6000, 1), size), value)
     assert out[1].item() == pytest.approx(value, rel=1e-5)
 
@@ -168,9 +159,7 @@ def test_nan_of_a_row_otherwise_barred_is_not_lost(recomputed: None, place: int)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_gradients_do_not_pass_through_rounded_output(
-    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype
-) -> None:
+def test_gradients_do_not_pass_through_rounded_output(monkeypatch, dtype) -> None:
     query, key, value, *_ = leaves(dtype)
     given = [query, key, (value.detach() + 16).requires_grad_()]  # far from zero: m is large
 
@@ -243,9 +232,7 @@ def test_compiled_as_eager(recomputed: None, of_bias: bool) -> None:
 
 
 @pytest.mark.parametrize("module", [calls, primitives, launch])
-def test_imported_while_torch_traces_it_is_the_same(
-    module: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_imported_while_torch_traces_it_is_the_same(module, monkeypatch) -> None:
     """As where `torch.compile` is the first to need it."""
     (query, key, value, *_), nb = leaves(torch.float32), graph()
     given = (nb.indptr, nb.indices, *(t.detach() for t in (query, key, value)))
@@ -270,9 +257,7 @@ MERGES = [
 
 
 @pytest.mark.parametrize(("loop", "shapes"), MERGES)
-def test_a_row_that_ends_in_the_last_chunk_is_merged_within_the_arrays(
-    loop: Callable[..., None], shapes: tuple[tuple[int, ...], ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_that_ends_in_the_last_chunk_is_merged_within_the_arrays(loop, shapes, monkeypatch):
     rng = np.random.default_rng(0)
     given = [1 + rng.random(shape) if shape else 0.5 for shape in shapes]
     python, machine = ([np.copy(one) if np.ndim(one) else one for one in given] for _ in range(2))

@@ -3,8 +3,6 @@
 What a compiled loop calls is compiled into it: bits depend on nothing compiled before.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -62,25 +60,12 @@ CALLS: dict[str, tuple[tuple[object, ...], Callable[[], tuple[np.ndarray, ...]]]
     ),
     "whole_backward": (
         (
-            INDPTR,
-            INDICES,
-            T_INDPTR,
-            TARGETS,
-            PERM,
-            KEY,
-            QUERY,
-            KEY,
-            VALUE,
-            WEIGHTS,
-            BUCKET,
-            0.5,
-            1.0,
-            0.25,
-            9,
+            INDPTR, INDICES, T_INDPTR, TARGETS, PERM, KEY, QUERY, KEY, VALUE, WEIGHTS, BUCKET, 0.5,
+            1.0, 0.25, 9,
         ),
         lambda: (none(*EDGES), none(*NODES), np.zeros((CHUNKS, 6)), none(*NODES), none(*NODES)),
     ),
-}
+}  # fmt: skip
 
 
 @part
@@ -118,8 +103,7 @@ def test_python_and_machine_code_agree(name: str, monkeypatch: pytest.MonkeyPatc
 def test_chunks_cover_rows_and_edges_once_in_equal_parts(degrees: list[int], chunks: int) -> None:
     indptr = np.concatenate([[0], np.cumsum(degrees, dtype=np.int64)])
     first = [launch.first_row(indptr, chunk, chunks) for chunk in range(chunks + 1)]
-    assert (first[0], first[-1]) == (0, len(degrees))
-    assert first == sorted(first)
+    assert (first[0], first[-1]) == (0, len(degrees)) and first == sorted(first)
     items, seen = len(degrees) + sum(degrees), []
     for chunk in range(chunks):
         begin, end, start, _, last, low = launch.items_of(indptr, chunk, chunks)
@@ -188,7 +172,6 @@ MODULES = [import_module(m.name) for m in walk_packages(cpu.__path__, f"{cpu.__n
 
 
 def called(function: Any) -> Iterator[Dispatcher]:
-    """Compiled functions that a function names."""
     for name in function.__code__.co_names:
         found = function.__globals__.get(name)
         if isinstance(found, Dispatcher):

@@ -1,7 +1,5 @@
 """Vector code against numpy's: lanes, ReLUs that keep signs, rows in registers, small products."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from types import ModuleType
@@ -90,8 +88,7 @@ def test_lanes(n: int, dtype: type) -> None:
 
 def test_lanes_of_no_numbers_and_of_special_ones() -> None:
     x = np.array([np.nan, -np.inf, 0.0, -3.0])
-    assert dot(x, 0, x, 0, 0) == 0 == largest(x, 0, 0)
-    assert largest(x, 0, 4) == np.inf
+    assert dot(x, 0, x, 0, 0) == 0 == largest(x, 0, 0) and largest(x, 0, 4) == np.inf
     assert largest(np.array([1.0, np.nan, -2.0]), 0, 3) == 2
     assert largest(np.array([np.nan, *np.ones(15), -9.0, *np.ones(30)]), 0, 47) == 9
     assert largest(np.array([*np.ones(16), np.nan, *np.ones(15), 9.0]), 0, 33) == 9
@@ -277,9 +274,7 @@ def test_sums_and_dot_products_of_rows(heads: int, dim: int, dtype: type) -> Non
 
 @TYPES
 @pytest.mark.parametrize("register", [16, 32, 64])
-def test_registers_of_other_processors(
-    register: int, dtype: type, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_registers_of_other_processors(register, dtype, monkeypatch) -> None:
     monkeypatch.setattr(rows, "REGISTER", register)
     anew = [njit(f.py_func) for f in (rows.add_rows, rows.write_dots)]
     for heads, dim in SHAPES:
@@ -308,8 +303,7 @@ def test_infinities_and_nans_stay_in_their_head() -> None:
     found, sums = weights.copy(), np.zeros_like(x)
     write(found, NONE, False, x, 0, 16, OF, y, 64, 16, 4, 16)
     add(sums, 0, 16, NONE, weights, OF, x, 64, 16, 4, 16)
-    assert np.isinf(found[CHOSEN, 2]).all()
-    assert np.isfinite(found[LOW:HIGH, [0, 1, 3]]).all()
+    assert np.isinf(found[CHOSEN, 2]).all() and np.isfinite(found[LOW:HIGH, [0, 1, 3]]).all()
     assert np.isnan(sums[0, 1]).all() and np.isfinite(sums[0, [0, 2, 3]]).all()
 
 
@@ -341,10 +335,9 @@ def product(x, y, n, depth, m, turned, times):
 
 @TYPES
 @pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize(
-    ("n", "depth", "m"),
-    [(1, 1, 1), (7, 63, 5), (6, 16, 16), (63, 7, 257), (66, 197, 64), (257, 20, 33)],
-)
+@pytest.mark.parametrize(("n", "depth", "m"), [
+    (1, 1, 1), (7, 63, 5), (6, 16, 16), (63, 7, 257), (66, 197, 64), (257, 20, 33),
+])  # fmt: skip
 def test_products(n: int, depth: int, m: int, turned: bool, dtype: type) -> None:
     rng = np.random.default_rng(0)
     x, y = (rng.standard_normal(shape).astype(dtype) for shape in ((n, depth), (depth, m)))
@@ -359,7 +352,5 @@ def test_products(n: int, depth: int, m: int, turned: bool, dtype: type) -> None
 def test_rows_of_a_matrix_share_no_place_of_the_cache(dtype: type) -> None:
     for columns in (1, 16, 17, 64, 128, 200):
         found = matrix(13, columns, np.zeros(1, dtype))
-        assert found.shape[0] == 3 * TILE + 1
-        assert found.shape[1] >= whole(columns) >= columns
-        assert found.strides[0] % 128 == 64
-        assert not found.any()
+        assert found.shape[0] == 3 * TILE + 1 and found.shape[1] >= whole(columns) >= columns
+        assert found.strides[0] % 128 == 64 and not found.any()

@@ -1,7 +1,5 @@
 """What a loop is said to cost, which decides how many threads share it, grows with what it does."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

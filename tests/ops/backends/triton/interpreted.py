@@ -24,15 +24,8 @@ from graphtheory.ops.backends.triton.primitives import dropout_factor
 from graphtheory.ops.call import AttentionCall
 from graphtheory.ops.dropout import draw_seed
 from graphtheory.ops.look_up import _rows
-from tests.conformance.check import (
-    BIASES,
-    allowed_error,
-    assert_conforms,
-    draw_inputs,
-    expanded,
-    largest_error,
-    outputs_and_gradients,
-)
+from tests.conformance import check
+from tests.conformance.check import BIASES, draw_inputs, expanded
 from tests.conformance.check_edges import FORMS, assert_edges_conform, draw_edges
 from tests.conformance.check_edges import results as results_with_edges
 from tests.conformance.test_primitives import SHAPES, called, draw, results, run_by
@@ -120,12 +113,10 @@ ATTENTION = [  # graph, heads, features of a head, bias, type, dropout
 
 @pytest.mark.usefixtures("poisoned_memory")
 @pytest.mark.parametrize(("name", "heads", "dim", "bias", "dtype", "dropout"), ATTENTION)
-def test_attention_conforms(
-    name: str, heads: int, dim: int, bias: str, dtype: torch.dtype, dropout: float
-) -> None:
+def test_attention_conforms(name, heads, dim, bias, dtype, dropout):
     nb = (GRAPHS | MORE)[name]()
     inputs = draw_inputs(nb, heads, dim, bias, dtype)
-    assert_conforms(attend, nb, inputs, dropout=dropout, tolerance=TOLERANCE)
+    check.assert_conforms(attend, nb, inputs, dropout=dropout, tolerance=TOLERANCE)
 
 
 @pytest.mark.parametrize("shape", [(4, 0, 3), (4, 2, 0)])
@@ -138,7 +129,9 @@ def test_attention_without_heads_or_features(shape: tuple[int, int, int]) -> Non
 
 def test_attention_of_strided_tensors() -> None:
     nb = GRAPHS["every bin"]()
-    assert_conforms(attend, nb, expanded(draw_inputs(nb, 3, 5, "buckets")), tolerance=TOLERANCE)
+    check.assert_conforms(
+        attend, nb, expanded(draw_inputs(nb, 3, 5, "buckets")), tolerance=TOLERANCE
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -160,7 +153,7 @@ def test_attention_sorts_rows_once_a_structure(monkeypatch: pytest.MonkeyPatch) 
     nb = GRAPHS["more sources"]()
     inputs = draw_inputs(nb, 1, 2)
     for _ in range(2):
-        outputs_and_gradients(attend, nb, inputs)
+        check.outputs_and_gradients(attend, nb, inputs)
     assert len(sorted_rows) == 2  # the structure, and its transposed one
 
 
@@ -171,7 +164,7 @@ def test_attention_takes_32_bit_indices_with_gaps() -> None:
     t = nb.transpose()
     narrow._adopt_transpose(t.indptr.int(), t.indices.int(), t.perm.int())
     inputs = draw_inputs(nb, 2, 3)
-    wide, found = (outputs_and_gradients(attend, g, inputs, 0.3) for g in (nb, narrow))
+    wide, found = (check.outputs_and_gradients(attend, g, inputs, 0.3) for g in (nb, narrow))
     assert all(torch.equal(wide[name], found[name]) for name in wide)
 
 
@@ -232,22 +225,11 @@ def test_dropout_is_that_of_the_other_backends(p: float, seed: int, first: int) 
     assert out[out > 0].sub(1 / (1 - p)).abs().le(1e-6 / (1 - p)).all()
 
 
-def assert_within(
-    found: list[Tensor], plain: list[Tensor], true: list[Tensor], dtype: torch.dtype
-) -> None:
-    """Types, and errors that plain torch's in the same type allow."""
-    for ours, torchs, wanted in zip(found, plain, true, strict=True):
-        assert ours.dtype == dtype
-        assert largest_error(ours, wanted) <= allowed_error(wanted, torchs, TOLERANCE)
-
-
 HERE = [name for name in SHAPES if name.partition(" by ")[2] not in ("max", "min")]  # no kernel
 
 
 @pytest.mark.parametrize(("heads", "dim", "ordered"), [(4, 64, True), (1, 5, False)])
-def test_rows_from_the_longest_on_have_the_same_bits(
-    heads: int, dim: int, ordered: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_from_the_longest_on_have_the_same_bits(heads, dim, ordered, monkeypatch) -> None:
     monkeypatch.setattr(bins, "_OF_SMALL", 16)
     monkeypatch.setattr(bins, "_MOST", 64)
     found, begun = [], []
@@ -263,7 +245,7 @@ def test_rows_from_the_longest_on_have_the_same_bits(
         monkeypatch.setattr(bins, "CHUNK", long)
         bins.tile.cache_clear()
         nb = graph([1, 4, 12, 0, 7, 9, 3], 7)
-        found.append(outputs_and_gradients(attend, nb, draw_inputs(nb, heads, dim)))
+        found.append(check.outputs_and_gradients(attend, nb, draw_inputs(nb, heads, dim)))
     assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
     assert begun == [False] * 3 + [ordered] * 3
 
@@ -286,7 +268,7 @@ def test_primitives(name: str, dtype: torch.dtype) -> None:
         true = results(called(name, reference), exact, nb)
         plain = results(called(name, reference), leaves, nb)
         found = results(run_by("triton_csr", name), leaves, nb)
-        assert_within(found, plain, true, dtype)
+        check.assert_within(found, plain, true, TOLERANCE)
 
 
 @pytest.mark.usefixtures("primitives")
@@ -317,7 +299,7 @@ def test_additive_score(name: str, edge_dim: int) -> None:
             )
             score = call_of_score(nb, tensors, 0.3, "triton_csr")
             found = with_gradients(score, [tensors[k] for k in asked])
-            assert_within(found, plain, true, dtype)
+            check.assert_within(found, plain, true, TOLERANCE)
 
 
 @pytest.mark.usefixtures("primitives", "poisoned_memory")
@@ -340,7 +322,7 @@ def test_additive_attention(name: str, parts: str) -> None:
         options = {"negative_slope": slope, "dropout": p, "backend": "triton_csr"}
         out = run_gat(leaves, nb, generator=torch.Generator().manual_seed(3), **options)
         found = with_gradients(out, leaves)
-        assert_within(found, plain, true, dtype)
+        check.assert_within(found, plain, true, TOLERANCE)
 
 
 @pytest.mark.usefixtures("primitives")
@@ -364,7 +346,7 @@ def test_twice_gives_the_same_bits(name: str) -> None:
     def found() -> list[Tensor]:
         if name == "attention":
             inputs = draw_inputs(nb, 3, 5, "buckets")
-            return list(outputs_and_gradients(attend, nb, inputs, 0.3).values())
+            return list(check.outputs_and_gradients(attend, nb, inputs, 0.3).values())
         if name == "features of edges":
             given = draw_edges(nb, 2, 3, "both", "edges", torch.float32)
             return list(results_with_edges(attend, nb, given, 0.3).values())

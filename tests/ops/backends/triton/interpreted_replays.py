@@ -273,9 +273,7 @@ def of_layer(layer: Any, edges: Tensor, x: Tensor, seed: int, again: bool = Fals
 
 @pytest.mark.parametrize("again", [False, True], ids=["gradients", "second derivatives"])
 @pytest.mark.parametrize("name", LAYERS)
-def test_a_layer_as_one_function_is_pygs(
-    name: str, again: bool, replayed: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_layer_as_one_function_is_pygs(name, again, replayed, monkeypatch) -> None:
     ours, theirs = LAYERS[name]
     ours, edges, run = ours.double(), edge_list(), []
     real = layers.Prepared.__call__
@@ -397,9 +395,7 @@ OF_LIN = ("another map", "a hook on a map", "a replaced forward of a map", "anot
     + [(name, "a replaced message") for name in ("SAGE", "GIN", "GINE")]
     + [("GINE", "a hook on a map")],
 )
-def test_a_call_is_done_again_only_while_nothing_has_changed(
-    name: str, change: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_call_is_done_again_only_while_nothing_has_changed(name, change, monkeypatch) -> None:
     layer, edges, hops = copy.deepcopy(LAYERS[name][0]).double(), edge_list(), HOPS.clone()
     more = [hops] if name == "distances" else features_of(layer, F64)
     x = torch.randn(N, 5, dtype=F64, generator=torch.Generator().manual_seed(0))

@@ -97,10 +97,7 @@ CASES = [  # count, targets, sources; heads, features, bias, k, dropout, type, t
 
 @pytest.mark.usefixtures("poisoned_memory")
 @pytest.mark.parametrize(("sizes", "heads", "dim", "bias", "k", "dropout", "dtype", "error"), CASES)
-def test_outputs_and_gradients(
-    sizes: tuple[int, int, int], heads: int, dim: int, bias: str, k: int, dropout: float,
-    dtype: torch.dtype, error: float,
-) -> None:  # fmt: skip
+def test_outputs_and_gradients(sizes, heads, dim, bias, k, dropout, dtype, error):
     nb = blocks(*sizes)
     conforms(draw_inputs(nb, heads, dim, bias, dtype), nb, k, dropout, error)
 
@@ -136,8 +133,7 @@ def test_a_row_that_is_no_number_stays_none_and_alone(what: float) -> None:
     bias[25] = what
     inputs = replace(inputs, bias=bias.requires_grad_())
     found, wanted = (attend(inputs, nb, 5, 0.0, m) for m in ("triton_csr", "numba_csr"))
-    for ours, theirs in zip(found, wanted, strict=True):
-        torch.testing.assert_close(ours, theirs, equal_nan=True)
+    torch.testing.assert_close(found, wanted, equal_nan=True)
     assert found[0].isnan().all(2).flatten().tolist() == [False, True] + 4 * [False]
 
 
@@ -154,8 +150,7 @@ def test_views_of_one_projection_are_read_where_they_lie() -> None:
         topk.topk_blocks(*nodes, None, None, None, None, nb.blocks, 4, 1.0, 0.0)
         for nodes in (both, [t.contiguous() for t in both])
     )
-    assert topk._side_by_side(*both)[0][1] is both[1]
-    assert all(map(torch.equal, views, copies))
+    assert topk._side_by_side(*both)[0][1] is both[1] and all(map(torch.equal, views, copies))
 
 
 def test_twice_gives_the_same_bits() -> None:

@@ -168,9 +168,7 @@ class Elsewhere(Tensor):
 @pytest.mark.parametrize(
     "values", [torch.zeros(260)[1:257].view(64, 4), VALUES.as_subclass(Elsewhere)]
 )
-def test_triton_looks_at_what_is_not_aligned_or_lies_elsewhere(
-    values: Tensor, asked: list[str]
-) -> None:
+def test_triton_looks_at_what_is_not_aligned_or_lies_elsewhere(values, asked) -> None:
     for _ in range(2):
         aligned = launched()
         given = (primitives.by_bucket, (8,), VALUES, BUCKET, values, OUT, 64)

@@ -47,8 +47,7 @@ def test_chunks_of_a_row_lie_side_by_side_in_order() -> None:
     indptr = pointers([3, 1100, 2, 513])
     plan = bins._plan(indptr)
     chunks = spans(indptr, plan.bins[0])
-    assert plan.long.tolist() == [1, 3]
-    assert plan.bounds.tolist() == [0, 3, 5]
+    assert plan.long.tolist() == [1, 3] and plan.bounds.tolist() == [0, 3, 5]
     first, second = [(1, 3, 515), (1, 515, 1027), (1, 1027, 1103)], [(3, 1105, 1617)]
     assert chunks == [*first, *second, (3, 1617, 1618)]
 
@@ -70,9 +69,7 @@ def test_short_rows_alone_need_no_numbers(degrees: list[int]) -> None:
     ("degrees", "order"),
     [([2, 200, 0, 130, 200], [1, 4, 3, 0, 2]), ([2, 128, 0], None), ([513, 200], None)],
 )
-def test_long_rows_of_a_small_graph_begin_first(
-    degrees: list[int], order: list[int] | None
-) -> None:
+def test_long_rows_of_a_small_graph_begin_first(degrees, order) -> None:
     part = bins._plan(pointers(degrees)).bins[-1]
     assert (None if part.order is None else part.order.tolist()) == order
 
@@ -90,8 +87,7 @@ def test_a_tile_fits_a_program(heads: int, dim: int, dtype: torch.dtype, edges: 
     t = bins.tile(heads, dim, dtype, edges)
     sizes = (t.rows, t.edges, t.heads, t.dim, t.warps)
     assert all(size & (size - 1) == 0 for size in sizes)  # powers of two, none is 0
-    assert t.dim >= dim and t.edges <= edges
-    assert t.heads == 1 or t.heads * t.dim <= bins._FEATURES
+    assert t.dim >= dim and t.edges <= edges and (t.heads == 1 or t.heads * t.dim <= bins._FEATURES)
     numbers = bins._NUMBERS if dtype == torch.float32 else bins._NUMBERS // 2
     assert t.rows * t.edges * t.heads * t.dim <= max(numbers, t.dim)
     assert t.warps == (1 if t.dim <= numbers else t.dim // numbers)

@@ -183,7 +183,6 @@ def primitives(nb: Neighborhood, dtype: torch.dtype) -> None:
 
 
 def sums(nb: Neighborhood, dtype: torch.dtype, weighted: bool, mean: bool, biased: bool) -> None:
-    """Sums as of layers, in both directions."""
     x, weights = torch.zeros(nb.num_dst, 1, 64, dtype=dtype), torch.zeros(nb.num_edges, 1)
     for by_node in (False, True):
         kernels.sums(
@@ -319,9 +318,8 @@ PROGRAMS = [  # what runs, different programs, bytes shared and in memory, compu
 
 @pytest.mark.parametrize(("run", "different", "shared", "spilled", "capability"), PROGRAMS)
 def test_every_kernel_compiles_and_fits_the_registers(
-    run: Callable[[], None], different: int, shared: int, spilled: int, capability: int,
-    launches: Launches, tmp_path: Path,
-) -> None:  # fmt: skip
+    run, different, shared, spilled, capability, launches, tmp_path
+) -> None:
     run()
     assert len(launches.programs) == different, list(launches.programs)
     launches.assert_fits(capability, tmp_path, shared, spilled)
