@@ -47,8 +47,8 @@ class ByDistance(RowPattern):
             return None
         draw_device(generator, graph)
         return draw_from_ball(
-            graph, hops[-1], sampler.n, inner=hops[0], max_degree=self.max_degree,
-            targets=targets, generator=generator,
+            graph, hops[-1], min(sampler.n, graph.num_src), inner=hops[0],
+            max_degree=self.max_degree, targets=targets, generator=generator,
         )  # fmt: skip
 
     def mask(self, base: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from graphtheory.data.loaders.source import NodeSource, check_names, source_of
 from graphtheory.data.loaders.writing import (
     INDICES,
     INDPTR,
+    NAMES,
     ORIGINAL,
     PART,
     TOLD,
@@ -35,7 +36,11 @@ from graphtheory.graph.content import within
 
 _DAMAGES = (ValueError, EOFError, OverflowError, TypeError, IsADirectoryError)
 _IDS = 2**20  # ids that are looked at together
-_NEWER: dict[str, Any] = {"sha256": {}, "edge_attributes": []}  # what the oldest folders do not say
+_NEWER: dict[str, Any] = {
+    "sha256": {},
+    "edge_attributes": [],
+    "named": False,
+}  # what the oldest folders do not say
 
 
 class GraphFolder(NodeSource):
@@ -95,6 +100,7 @@ class GraphFolder(NodeSource):
         self.part = self._ids(PART, nodes, 2**63 - 1)
         self.original_id = self._ids(ORIGINAL, nodes, nodes)
         self._moved = not torch.equal(self.original_id, torch.arange(nodes))
+        self.names = self.folder / NAMES if told["named"] else None
         own, of_edges = told["attributes"], told["edge_attributes"]
         check_names([*own, *of_edges], attributes)
         names = own if attributes is None else attributes
@@ -146,7 +152,9 @@ class GraphFolder(NodeSource):
         """Where nodes of the graph that was written stand in this one.
 
         Args:
-            original: Their ids there, int64 [S], or a Bool mask of them [N].
+            original: Their ids there, int64 [S], or a Bool mask of them [N]. Where the ids in
+                Parquet files were not 0..N-1, these ids, a list or a tensor; reading them needs
+                duckdb.
 
         Returns:
             Ids in this graph, int64 [S], those of a mask in the order of the original ids.
@@ -155,6 +163,8 @@ class GraphFolder(NodeSource):
             TypeError, ValueError: Neither ids nor a mask of these nodes.
             IndexError: An id that was not in the graph that was written.
         """
+        if self.names is not None:
+            original = _numbers_of(original, self.names)
         nodes = seeds_of(original, len(self.original_id), repeated=True).nodes
         place = torch.full((len(self.original_id),), -1)
         place[self.original_id] = torch.arange(len(place))
@@ -166,6 +176,11 @@ class GraphFolder(NodeSource):
     def is_original(self, name: str, value: Any, order: str | None) -> bool:
         super().is_original(name, value, order)
         own = value is None or any(value is mine for mine in (self.part, *self.node.values()))
+        if self.names is not None and not own and order != "folder":
+            raise ValueError(
+                f"{name}: the nodes of {self.folder} had ids of their own, expected "
+                "node_order='folder' and what its `ids` gives for these ids"
+            )
         if own or not self._moved:
             return False
         if order is None:
@@ -248,9 +263,10 @@ class GraphFolder(NodeSource):
 
         Args:
             edges: Parquet files, a path or a pattern.
-            nodes: Such files; columns of numbers, or of lists of them, travel.
+            nodes: Such files; columns of numbers, or of lists of them, travel. All files of a kind
+                have the same columns.
             folder: Made where it is missing; must be empty.
-            id: Column of `nodes` that edges refer to.
+            id: Column of `nodes` that edges refer to, of numbers or text.
             part: Column of whole numbers; None is one.
             source: Column of `edges` with the node that sends.
             target: Column of `edges` with the node that receives.
@@ -263,11 +279,13 @@ class GraphFolder(NodeSource):
             progress: Called with what is done, rows done, and rows in all.
 
         Returns:
-            The folder; its ``names.parquet`` has the node of each id, `original_id` the rank.
+            The folder. Where the ids are 0..N-1, `original_id` has them, else their ranks; the ids
+            of the ranks are in ``names.parquet``, and `ids` finds their nodes.
 
         Raises:
             FileNotFoundError, FileExistsError: No such files, or something lies in the folder.
             ValueError: What does not fit, or other files than those of the call that goes on.
+            BlockingIOError: Another call is writing this folder.
         """
         folder = check_empty(Path(folder).absolute())
         tables = SortedTables(
@@ -279,12 +297,31 @@ class GraphFolder(NodeSource):
         tables.save(INDPTR, np.append(0, tables.degrees().cumsum()))
         tables.save(PART, tables.parts())
         tables.save(ORIGINAL, tables.original_ids())
+        named = tables.are_named()
         tell(
             tables.finish(), tables.num_nodes, tables.num_edges, attributes=names, whole={},
-            weighted=weighted, edge_attributes=tables.of_edges,
+            weighted=weighted, edge_attributes=tables.of_edges, named=named,
         )  # fmt: skip
         tables.work.rename(folder)  # an empty one goes
         return cls(folder)
+
+
+def _numbers_of(ids: Any, names: Path) -> Tensor:
+    """The ranks of ids that a file holds."""
+    import duckdb
+
+    wanted = ids.tolist() if isinstance(ids, Tensor | np.ndarray) else list(ids)
+    with duckdb.connect() as db:
+        rows = db.execute(
+            "SELECT id, original_id FROM read_parquet(?) "
+            "WHERE id::VARCHAR IN (SELECT unnest(?::VARCHAR[]))",
+            [str(names), [str(one) for one in wanted]],
+        ).fetchall()
+    found = {(type(name), name): number for name, number in rows}
+    missing = [one for one in wanted if (type(one), one) not in found]
+    if missing:
+        raise IndexError(f"original: {missing[0]!r} was no id of the nodes")
+    return torch.tensor([found[type(one), one] for one in wanted], dtype=torch.int64)
 
 
 def _told_by(path: Path) -> dict[str, Any]:
@@ -312,7 +349,7 @@ def _told_by(path: Path) -> dict[str, Any]:
 def _check_told(told: dict[str, Any]) -> None:
     """Raise unless it says what `write` says, of names that stay in the folder."""
     wanted = {"nodes": int, "edges": int, "weighted": bool, "attributes": list, "whole": dict}
-    for name, kind in (wanted | {"edge_attributes": list, "sha256": dict}).items():
+    for name, kind in (wanted | {"edge_attributes": list, "sha256": dict, "named": bool}).items():
         if type(told.get(name)) is not kind or (kind is int and not 0 <= told[name] < 2**63):
             raise ValueError(f"{name}: {told.get(name)!r}, expected {kind.__name__}")
     names = (*told["attributes"], *told["whole"])

@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from graphtheory.data.loaders.columns import WHOLE, Table, quoted, text
+from graphtheory.data.loaders.source import check_names
+from graphtheory.data.loaders.writing import NAMES, check_attribute
 from graphtheory.disk import replace_file
 
 CHUNK = 2**18  # rows of nodes or edges that are read at a time
@@ -51,11 +54,16 @@ class SortedTables:
         self.x, self.normalize, self.of_edges = list(x), normalize, of_edges
         work.mkdir(parents=True, exist_ok=True)
         self.manifest = work / "manifest.json"
-        self.db = duckdb.connect(str(work / "sorted.duckdb"))
+        begun, tables = self.manifest.exists(), work / "sorted.duckdb"
+        if not begun:  # of what nobody tells, nothing is taken
+            tables.unlink(missing_ok=True)
+        try:
+            self.db = duckdb.connect(str(tables))
+        except duckdb.IOException as error:
+            raise BlockingIOError(f"folder: {work} is in use by another call ({error})") from error
         self.db.execute("SET memory_limit = ?", [memory_limit])
         self.db.execute("SET temp_directory = ?", [str(work / "spilled")])
         self.db.execute(f"SET threads = {torch.get_num_threads()}")
-        begun = self.manifest.exists()
         try:
             self._sort(nodes, edges)
         except (ValueError, FileNotFoundError):
@@ -65,16 +73,23 @@ class SortedTables:
             raise
 
     def _sort(self, nodes: str, edges: str) -> None:
-        self._begin({"nodes": self._files("nodes", nodes), "edges": self._files("edges", edges)})
-        self._make("nodes", len, self._nodes(nodes))
+        files = {"nodes": self._files("nodes", nodes), "edges": self._files("edges", edges)}
+        self._begin(files)
+        self.nodes, self.edges = (
+            Table(name, self.db, [path for path, *_ in found]) for name, found in files.items()
+        )
+        of_nodes, of_edges = self._of_nodes(), self._of_edges()
+        self._make("nodes", self._check_nodes, of_nodes)
         self.num_nodes = int(self._one("SELECT count(*) FROM nodes"))
         self._check_ids()
-        self._make("edges", self._check_ends, self._edges(edges))
+        self._make("edges", self._check_edges, of_edges)
         self.num_edges = int(self._one("SELECT count(*) FROM edges"))
 
     def _files(self, name: str, pattern: str) -> list[list[Any]]:
         found = [Path(row[0]) for row in self.db.execute("FROM glob(?)", [pattern]).fetchall()]
         if not found:
+            of_folder = ", a folder; expected its files, such as 'FOLDER/*.parquet'"
+            pattern += of_folder * Path(pattern).is_dir()
             raise FileNotFoundError(f"{name}: no file matches {pattern}")
         return [[str(p.resolve()), p.stat().st_size, p.stat().st_mtime_ns] for p in sorted(found)]
 
@@ -97,9 +112,10 @@ class SortedTables:
     def _tell(self) -> None:
         replace_file(self.manifest, json.dumps({"asked": self.asked, "done": self.done}).encode())
 
-    def _make(self, table: str, check: Callable[[str], object], query: str) -> None:
+    def _make(self, table: str, check: Callable[[], object], query: str) -> None:
         if not self._one(f"SELECT count(*) FROM duckdb_tables() WHERE table_name = '{table}'"):
-            check(query)
+            self.progress(f"checking {table}", 0, 1)
+            check()
             self.progress(f"sorting {table}", 0, 1)
             self.db.execute(f"CREATE TABLE {table} AS {query}")
             self.progress(f"sorting {table}", 1, 1)
@@ -108,41 +124,68 @@ class SortedTables:
         row = self.db.execute(query).fetchone()
         return None if row is None else row[0]
 
-    def _nodes(self, files: str) -> str:
-        read = self._read("nodes", files, ("id", "part"), [("x", name) for name in self.x])
+    def _of_nodes(self) -> str:
+        self._check_columns(self.nodes, ("id", "part"), [("x", name) for name in self.x])
+        roles = {self.columns["id"], self.columns["part"], *self.x}
+        self.names = [name for name in self.nodes.types if name not in roles]
+        if self.x and "x" in self.names:
+            raise ValueError("x: columns are to become x, but nodes has a column of that name")
+        if both := {*self.names, *(["x"] if self.x else [])} & {*self.of_edges}:
+            raise ValueError(
+                f"edge_attributes: {sorted(both)} are names of nodes' attributes, expected others"
+            )
+        for name in [*self.names, *self.of_edges]:
+            check_attribute(name)
+        check_names([*self.names, *self.of_edges], None)
+        if "rowid" in self.nodes.types:
+            raise ValueError("nodes: DuckDB numbers rows as 'rowid'; give the column another name")
+        self.nodes.check_numbers([*self.x, *self.names])
+        if wide := [name for name in self.x if self.nodes.types[name].endswith("]")]:
+            raise ValueError(f"x: {wide[0]!r} has lists, expected a number in every row")
         order = [self.columns[role] for role in ("part", "id") if self.columns[role]]
-        return f"FROM {read} ORDER BY {', '.join(map(_name, order))}"
+        return f"FROM {self.nodes.rows} ORDER BY {', '.join(map(quoted, order))}"
 
-    def _read(self, table: str, files: str, roles: Sequence[str], more: list[Any]) -> str:
-        """What DuckDB calls the rows of the files, among whose columns are `roles` and `more`."""
-        read = f"read_parquet({_text(files)})"
-        known = [row[0] for row in self.db.execute(f"DESCRIBE FROM {read}").fetchall()]
+    def _check_columns(self, table: Table, roles: Sequence[str], more: list[Any]) -> None:
+        """Raise unless the columns of `roles` and `more` are there."""
         for role, column in [(role, self.columns[role]) for role in roles] + more:
-            if column is not None and column not in known:
-                raise ValueError(f"{role}: {column!r} is no column of {table}, which has {known}")
-        return read
+            if column is not None and column not in table.types:
+                raise ValueError(
+                    f"{role}: {column!r} is no column of {table.name}, which has {[*table.types]}"
+                )
+
+    def _check_nodes(self) -> None:
+        self.nodes.check_rows([*self.x, *self.names])
+        self.nodes.check_whole("part", self.columns["part"], 0)
 
     def _check_ids(self) -> None:
-        ids = _name(self.columns["id"])
+        ids = quoted(self.columns["id"])
         for role in ("id", "part"):
             column = self.columns[role]
-            if column and self._one(f"SELECT count(*) FROM nodes WHERE {_name(column)} IS NULL"):
+            if column and self._one(f"SELECT count(*) FROM nodes WHERE {quoted(column)} IS NULL"):
                 raise ValueError(f"{role}: the column {column!r} of nodes has empty entries")
         twice = self._one(f"SELECT {ids} FROM nodes GROUP BY {ids} HAVING count(*) > 1 LIMIT 1")
         if twice is not None:
             raise ValueError(f"id: {twice!r} names two rows of nodes, expected each id once")
 
-    def _edges(self, files: str) -> str:
+    def _of_edges(self) -> str:
         more = [("edge_attributes", name) for name in self.of_edges]
-        read = self._read("edges", files, ("source", "target", "weight"), more)
-        source, target, ids = (_name(self.columns[role]) for role in ("source", "target", "id"))
-        self._ends = read, (source, target), ids
-        weight = self.columns["weight"]
-        given = f"e.{_name(weight)}::FLOAT" if weight else "1::FLOAT"
+        self._check_columns(self.edges, ("source", "target", "weight"), more)
+        of_ids, weight = self.nodes.types[str(self.columns["id"])], self.columns["weight"]
+        for role in ("source", "target"):
+            kind = self.edges.types[str(self.columns[role])]
+            if kind != of_ids and not {kind, of_ids} <= WHOLE:
+                raise ValueError(
+                    f"{role}: a column of {kind} for ids of {of_ids}, expected the same type"
+                )
+        self.numbers = [weight] if weight else []
+        self.numbers += self.of_edges
+        self.edges.check_numbers(self.numbers)
+        source, target, ids = (quoted(self.columns[role]) for role in ("source", "target", "id"))
+        given = f"e.{quoted(weight)}::FLOAT" if weight else "1::FLOAT"
         query = (
             f"SELECT t.rowid AS target, s.rowid AS source, {given} AS weight"
-            + "".join(f", e.{_name(n)} AS {_name(f'e.{n}')}" for n in self.of_edges)
-            + f" FROM {read} e JOIN nodes s ON e.{source} = s.{ids} "
+            + "".join(f", e.{quoted(n)} AS {quoted(f'e.{n}')}" for n in self.of_edges)
+            + f" FROM {self.edges.rows} e JOIN nodes s ON e.{source} = s.{ids} "
             f"JOIN nodes t ON e.{target} = t.{ids}"
         )
         if self.normalize:
@@ -152,11 +195,14 @@ class SortedTables:
             )
         return f"FROM ({query}) ORDER BY ALL"  # of equal ends, too, in every run alike
 
-    def _check_ends(self, query: str) -> None:
-        read, ends, ids = self._ends
-        for role, end in zip(("source", "target"), ends, strict=True):
+    def _check_edges(self) -> None:
+        self.edges.check_rows(self.numbers)
+        ids = quoted(self.columns["id"])
+        for role in ("source", "target"):
+            end = quoted(self.columns[role])
             stray = self.db.execute(
-                f"SELECT e.{end} FROM {read} e ANTI JOIN nodes n ON e.{end} = n.{ids} LIMIT 1"
+                f"SELECT e.{end} FROM {self.edges.rows} e ANTI JOIN nodes n ON e.{end} = n.{ids} "
+                "LIMIT 1"
             ).fetchone()  # None, or a row of what may be NULL
             if stray is not None:
                 raise ValueError(f"{role}: edges name {stray[0]!r}, which is no id of nodes")
@@ -168,15 +214,22 @@ class SortedTables:
         out[node] = value
         return out
 
+    def are_named(self) -> bool:
+        """Whether the ids are others than 0..N-1."""
+        ids = quoted(self.columns["id"])
+        ends = self.db.execute(f"SELECT min({ids}), max({ids}) FROM nodes").fetchone()
+        whole = self.nodes.types[str(self.columns["id"])] in WHOLE
+        return self.num_nodes > 0 and not (whole and ends == (0, self.num_nodes - 1))
+
     def original_ids(self) -> np.ndarray:
         """Each node's id where the ids are 0..N-1, else its rank among them, int64 [N]."""
-        order = f"row_number() OVER (ORDER BY {_name(self.columns['id'])}) - 1"
+        order = f"row_number() OVER (ORDER BY {quoted(self.columns['id'])}) - 1"
         return self.of_nodes(f"SELECT rowid, {order} FROM nodes")
 
     def parts(self) -> np.ndarray:
         """The part of each node, int64 [N]; zeros without a column."""
         column = self.columns["part"]
-        return self.of_nodes(f"SELECT rowid, {_name(column) if column else 0} FROM nodes")
+        return self.of_nodes(f"SELECT rowid, {quoted(column) if column else 0} FROM nodes")
 
     def degrees(self) -> np.ndarray:
         """Edges of each target, int64 [N]."""
@@ -184,18 +237,14 @@ class SortedTables:
 
     def write_nodes(self) -> list[str]:
         """Write ``x.NAME.npy`` for each attribute; returns the names."""
-        roles = {self.columns["id"], self.columns["part"], *self.x}
-        rows = self.db.execute("DESCRIBE nodes").fetchall()
-        names = [row[0] for row in rows if row[0] not in roles]
-        if self.x and "x" in names:
-            raise ValueError("x: columns are to become x, but nodes has a column of that name")
+        names = self.names
         wanted = [*self.x, *names]
         if not wanted:
             return []
 
         def read(first: int, stop: int) -> dict[str, np.ndarray]:
             found = self._rows("nodes", wanted, first, stop)
-            columns = {name: _numbers(name, found[name]) for name in wanted}
+            columns = {name: _numbers(found[name]) for name in wanted}
             out = {f"x.{name}": columns[name] for name in names}
             if self.x:
                 out["x.x"] = np.stack([columns[name] for name in self.x], 1).astype(np.float32)
@@ -215,9 +264,9 @@ class SortedTables:
             more = [f"e.{name}" for name in self.of_edges]
             found = self._rows("edges", ["target", "source", "weight", *more], first, stop)
             out = {indices: found["source"].astype(np.int64)}
-            out |= {name: _numbers(name.removeprefix("e."), found[name]) for name in more}
+            out |= {name: _numbers(found[name]) for name in more}
             if weighted:
-                given = _numbers("weight", found["weight"])
+                given = _numbers(found["weight"])
                 if self.normalize:
                     given = given * scale[found["target"]] * scale[found["source"]]
                 out[weight] = given.astype(np.float32)
@@ -227,7 +276,7 @@ class SortedTables:
         return weighted
 
     def _rows(self, table: str, names: Sequence[str], first: int, stop: int) -> dict[str, Any]:
-        columns = ", ".join(map(_name, names))
+        columns = ", ".join(map(quoted, names))
         query = f"SELECT {columns} FROM {table} WHERE rowid BETWEEN {first} AND {stop - 1}"
         found: dict[str, Any] = self.db.execute(f"{query} ORDER BY rowid").fetchnumpy()
         return found
@@ -272,14 +321,15 @@ class SortedTables:
 
     def finish(self) -> Path:
         """Leave nothing but arrays in the folder, and the number of each id."""
-        ids, to = _name(self.columns["id"]), _text(str(self.work / "names.parquet"))
+        ids, to = quoted(self.columns["id"]), text(str(self.work / NAMES))
         self.db.execute(
-            f"COPY (SELECT {ids} AS id, rowid AS node FROM nodes) TO {to} (FORMAT parquet)"
+            f"COPY (SELECT {ids} AS id, row_number() OVER (ORDER BY {ids}) - 1 AS original_id "
+            f"FROM nodes) TO {to} (FORMAT parquet)"
         )
         self.db.close()
         shutil.rmtree(self.work / "spilled", ignore_errors=True)
-        for path in self.work.iterdir():
-            if path.suffix != ".npy" and path.name != "names.parquet":
+        for path in sorted(self.work.iterdir(), key=self.manifest.__eq__):  # which goes last
+            if path.suffix != ".npy" and path.name != NAMES:
                 path.unlink()
         return self.work
 
@@ -291,26 +341,9 @@ def _digest(names: Sequence[str], rows: Any) -> str:
     return " ".join([found.hexdigest(), *names])
 
 
-def _numbers(name: str, values: Any) -> np.ndarray:
-    """A column of numbers, or of lists of equally many, without empty entries."""
-    if np.ma.is_masked(values):
-        raise ValueError(f"{name}: has empty entries, expected a number in every row")
+def _numbers(values: Any) -> np.ndarray:
+    """A column of numbers, or of lists of equally many."""
     found = np.asarray(values)
-    if found.dtype == object and len(found) and not isinstance(found[0], str):
-        try:
-            found = np.stack([np.asarray(row) for row in found])
-        except ValueError:
-            raise ValueError(f"{name}: lists of unequal length, expected one for all") from None
-    if found.dtype.kind not in "biuf":
-        raise ValueError(
-            f"{name}: a column of {found.dtype}, expected numbers; leave it out of the files"
-        )
+    if found.dtype == object:
+        found = np.stack([np.asarray(row) for row in found])
     return found.astype(np.int64) if found.dtype.kind == "u" else found
-
-
-def _name(column: str | None) -> str:
-    return '"' + str(column).replace('"', '""') + '"'
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"

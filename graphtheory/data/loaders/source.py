@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Collection, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -32,6 +33,7 @@ class NodeSource:
     edge: dict[str, Any]  # those of edges that were asked for, in the order that was given
     left: dict[str, Any]  # and the others, which stay behind
     original_id: Tensor | None = None  # of each node in the data that was given, if it was moved
+    names: Path | None = None  # of the file with the ids of nodes, if these are not 0..N-1
     held: bool = False  # whether others hold the ids of the graph, to look at in each epoch
 
     @cached_property

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from graphtheory.graph.csr import row_places, take_rows
 
 _ROWS = 65_536  # nodes that are written at a time
 INDPTR, INDICES, WEIGHT, TOLD = "edges.indptr", "edges.indices", "edges.weight", "graph.json"
-PART, ORIGINAL = "part", "original_id"
+PART, ORIGINAL, NAMES = "part", "original_id", "names.parquet"
 
 
 def write_all(folder: Path, source: NodeSource, part: Tensor, order: Tensor, edge: Named) -> None:
@@ -37,12 +38,16 @@ def write_all(folder: Path, source: NodeSource, part: Tensor, order: Tensor, edg
     np.save(folder / f"{INDPTR}.npy", indptr.numpy())
     names = sorted(set(source.of_nodes(order[:1])) - set(whole))
     more = {"weighted": source.graph.weight is not None, "edge_attributes": [*edge]}
+    if source.names is not None:
+        shutil.copy(source.names, folder / NAMES)
+        more["named"] = True
     tell(folder, nodes, source.graph.num_edges, attributes=names, whole=whole, **more)
 
 
 def tell(folder: Path, nodes: int, edges: int, **more: Any) -> None:
-    """Write what the folder says of itself, with the SHA-256 of each array."""
-    digests = {path.name: digest(path) for path in sorted(folder.glob("*.npy"))}
+    """Write what the folder says of itself, with the SHA-256 of each file."""
+    files = [*sorted(folder.glob("*.npy")), *folder.glob(NAMES)]
+    digests = {path.name: digest(path) for path in files}
     told = {"nodes": nodes, "edges": edges, "sha256": digests} | more
     told = json.loads(json.dumps(told))  # as it comes back
     text = json.dumps(told | {"digest": _digest_of(told)})
@@ -70,12 +75,17 @@ def check_file_name(name: object) -> None:
         raise ValueError(f"attributes: got a name of {len(name)} letters, expected up to 240 bytes")
 
 
+def check_attribute(name: str) -> None:
+    """Raise for the name of an attribute that a folder cannot hold."""
+    check_file_name(name)
+    if name in (ORIGINAL, "edge_index"):
+        raise ValueError(f"{name}: the folder says something else under this name; rename it")
+
+
 def _whole(rows: dict[str, Any], nodes: int) -> dict[str, Any]:
     """What the attributes of some nodes say of the whole graph; raises for what has no rows."""
     for name, value in rows.items():
-        check_file_name(name)
-        if name == ORIGINAL:
-            raise ValueError(f"{name}: the folder says something else under this name; rename it")
+        check_attribute(name)
         if isinstance(value, Tensor) and (
             value.layout != torch.strided or value.shape[:1] != (nodes,)
         ):

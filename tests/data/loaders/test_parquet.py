@@ -14,11 +14,17 @@ from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
 from battery.forked import printed
-from graphtheory.data.loaders import GraphFolder, PartitionLoader, edge_cut, fennel
+from graphtheory.data.loaders import (
+    GraphFolder,
+    NodeSetLoader,
+    PartitionLoader,
+    edge_cut,
+    fennel,
+)
 from graphtheory.data.loaders import parquet as module
 from graphtheory.graph import Neighborhood
 from graphtheory.lab.cli import main
-from graphtheory.patterns import AddSelf, Compose, SymmetricNormalize
+from graphtheory.patterns import AddSelf, Compose, GraphSAGE, SymmetricNormalize
 
 duckdb = pytest.importorskip("duckdb")
 NODES, EDGES = 300, 2_000
@@ -113,6 +119,9 @@ def test_ids_of_any_type_have_their_nodes_in_a_file(tmp_path: Path) -> None:
     with duckdb.connect() as db:
         found = dict(db.execute(f"FROM '{tmp_path}/g/names.parquet'").fetchall())
     assert found == {"a": 0, "b": 1, "c": 2} and kept.graph.weight is None
+    assert kept.ids(["c", "a"]).tolist() == [2, 0]
+    with pytest.raises(IndexError, match="original: 'd' was no id"):
+        kept.ids(["d"])
     assert kept.graph.edge_index().tolist() == [[0, 1], [1, 2]]
     assert kept.node["f"].tolist() == [3.0, 1.0, 2.0]
 
@@ -127,6 +136,108 @@ def test_lists_of_numbers_are_rows(tmp_path: Path) -> None:
     assert kept.node["x"].tolist() == [[1, 2], [3, 4], [5, 6]]
     with pytest.raises(ValueError, match="x: lists of unequal length"):
         GraphFolder.from_parquet(edges, tmp_path / "odd.parquet", tmp_path / "h")
+
+
+EDGE = "SELECT 0 AS source, 1 AS target"
+
+
+def converted(folder: Path, nodes: str, edges: str = EDGE, **more: Any) -> GraphFolder:
+    for name, query in (("nodes", nodes), ("edges", edges)):
+        duckdb.execute(f"COPY ({query}) TO '{folder}/{name}.parquet' (FORMAT parquet)")
+    return GraphFolder.from_parquet(
+        folder / "edges.parquet", folder / "nodes.parquet", folder / "g", **more
+    )
+
+
+def test_ids_that_do_not_count_from_0_are_looked_up(tmp_path) -> None:
+    nodes = "SELECT range + 5 AS id, range + 5 AS y, 1 - range // 5 AS p FROM range(10)"
+    kept = converted(tmp_path, nodes, "SELECT 7 AS source, 8 AS target", part="p")
+    draw = GraphSAGE(2)
+    for seeds in ([7], torch.tensor([7]), torch.ones(10, dtype=torch.bool)):
+        for order in (None, "original"):
+            with pytest.raises(ValueError, match="had ids of their own, expected node_order"):
+                NodeSetLoader(kept, draw, 1, input_nodes=seeds, node_order=order)
+    moved = GraphFolder.write(kept, tmp_path / "again", torch.arange(10) % 3)
+    moved.verify()
+    for folder in (kept, moved, GraphFolder(kept.folder)):
+        seeds = folder.ids(torch.tensor([7, 14]))
+        loader = NodeSetLoader(
+            folder, draw, 1, input_nodes=seeds, node_order="folder", batch_size=2
+        )
+        assert next(iter(loader)).y[:2].tolist() == [7, 14]
+        for wrong in (["7"], [0], [7.5]):
+            with pytest.raises(IndexError, match=f"original: {wrong[0]!r} was no id"):
+                folder.ids(wrong)
+    (own := tmp_path / "own").mkdir()
+    assert converted(own, "SELECT range AS id FROM range(3)").names is None
+
+
+LIST = ", [1.5, CASE WHEN range = 1 THEN NULL ELSE 2.5 END] AS f"
+BIG = "18446744073709551610::UBIGINT"
+SILENT: list[tuple[str, str, dict[str, Any], str]] = [
+    (LIST, EDGE, {}, "f: has empty entries, expected a number in every row"),
+    (", range - 1 AS p", EDGE, {"part": "p"}, "part: 'p' has -1 to 1, expected 0 or more"),
+    (", range * 0.6::DOUBLE AS p", EDGE, {"part": "p"}, "part: 'p' has DOUBLE, expected whole"),
+    (f", {BIG} AS y", EDGE, {}, "y: 18446744073709551610 does not fit int64"),
+    (f", [{BIG}] AS y", EDGE, {}, "y: 18446744073709551610 does not fit int64"),
+    (", 'n' AS name", EDGE, {}, "name: a column of VARCHAR, expected numbers; leave it out"),
+    (", [[range]] AS y", EDGE, {}, "y: a column of BIGINT[][], expected numbers"),
+    (", [range] AS y", EDGE, {"x": ["y"]}, "x: 'y' has lists, expected a number in every row"),
+    (", range AS original_id", EDGE, {}, "original_id: the folder says something else"),
+    (", range AS edge_index", EDGE, {}, "edge_index: the folder says something else"),
+    (", range AS n_id", EDGE, {}, "n_id: the batch says something else under this name"),
+    (", range AS rowid", EDGE, {}, "nodes: DuckDB numbers rows as 'rowid'"),
+    (', range AS "a/b"', EDGE, {}, "attributes: got the name 'a/b', expected one without /"),
+    (", range AS t", f"{EDGE}, 7 AS t", {"edge_attributes": ["t"]}, "edge_attributes: ['t'] are"),
+    (", range AS y", f"{EDGE}, 7 AS x", {"edge_attributes": ["x"], "x": ["y"]},
+     "edge_attributes: ['x'] are names of nodes' attributes, expected others"),
+    ("", "SELECT 0::DOUBLE AS source, 1 AS target", {},
+     "source: a column of DOUBLE for ids of BIGINT, expected the same type"),
+    ("", "SELECT 0 AS source, '1' AS target", {},
+     "target: a column of VARCHAR for ids of BIGINT, expected the same type"),
+    ("", f"{EDGE}, 'a' AS w", {"weight": "w"}, "w: a column of VARCHAR, expected numbers"),
+    ("", f"{EDGE}, NULL::FLOAT AS w", {"weight": "w"}, "w: has empty entries"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("column", "edges", "options", "message"), SILENT)
+def test_what_would_be_another_graph_is_refused(tmp_path, column, edges, options, message) -> None:
+    told = list[str]()
+    with pytest.raises(ValueError, match=re.escape(message)):
+        converted(
+            tmp_path, f"SELECT range AS id{column} FROM range(3)", edges, **options,
+            progress=lambda what, *rows: told.append(what),
+        )  # fmt: skip
+    assert {*told} <= {"checking nodes"} or message == "w: has empty entries"  # nothing is sorted
+    assert {p.name for p in tmp_path.iterdir()} == {"edges.parquet", "nodes.parquet"}
+
+
+def test_files_of_a_table_have_the_same_columns(tmp_path) -> None:
+    for name, query in {
+        "n0": "SELECT range AS id, range AS y FROM range(2)",
+        "n1": "SELECT range + 2 AS id, 0.75::DOUBLE AS y FROM range(1)",
+        "m0": "SELECT range AS id FROM range(2)",
+        "m1": "SELECT range + 2 AS id, 9 AS z FROM range(1)",
+        "e": EDGE,
+    }.items():
+        duckdb.execute(f"COPY ({query}) TO '{tmp_path}/{name}.parquet' (FORMAT parquet)")
+    edges, run = tmp_path / "e.parquet", tmp_path / "run=3"
+    for nodes, odd in (("n", "('y', 'BIGINT'), ('y', 'DOUBLE')"), ("m", "('z', 'INTEGER')")):
+        with pytest.raises(ValueError, match=rf"{nodes}1\.parquet and .*{re.escape(odd)}"):
+            GraphFolder.from_parquet(edges, tmp_path / f"{nodes}*.parquet", tmp_path / "g")
+    run.mkdir()  # the name of a folder is no column
+    (tmp_path / "n0.parquet").rename(run / "n0.parquet")
+    kept = GraphFolder.from_parquet(edges, run / "*.parquet", tmp_path / "g")
+    assert [*kept.node] == ["y"]
+    with pytest.raises(FileNotFoundError, match="run=3, a folder; expected its files, such as"):
+        GraphFolder.from_parquet(edges, run, tmp_path / "h")
+
+
+def test_tables_of_which_no_manifest_tells_are_not_used(files, tmp_path) -> None:
+    assert printed(killed, tmp_path / "graph", files, "writing nodes", 128)[1] == -signal.SIGKILL
+    (tmp_path / ".graph.parquet" / "manifest.json").unlink()
+    write(files[0], {name: value[:5] for name, value in graph()[1].items()})
+    assert GraphFolder.from_parquet(*files, tmp_path / "graph", **COLUMNS).graph.num_edges == 5
 
 
 def killed(folder: Path, files: tuple[Path, Path], at: str, enough: int) -> None:
