@@ -127,8 +127,8 @@ class AttentionSetLoader(SeedLoader):
     """Batches of seeds with what they may attend to, and the distances of exactly these pairs.
 
     A batch has what every batch of a `SeedLoader` has, and `neighborhood` [S, n]: a row for each
-    seed; its `.distance` uint8 [P] is the hops of each pair in the whole graph, 254 for 254 or
-    more, 255 for no path.
+    seed; its `.distance` uint8 [P] is the hops of each pair in the whole graph (of its search, if
+    `KHop` has a cap), 254 for 254 or more, 255 for no path.
 
     ``conv((batch.x, batch.x[:batch.batch_size]), batch.neighborhood)`` is how the layers read it:
     one layer of attention, its outputs those of the seeds. A seed may have an empty row.
