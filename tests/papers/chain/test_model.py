@@ -238,7 +238,7 @@ def test_the_verdict_of_figure_7_5(fails: float, chain: float, holds: bool) -> N
         {"panel": panel, "series": str(condition), "condition": condition, "contexts": contexts,
          "error": end if contexts == lengths[-1] else 0.5 + seed / 100, "seed": seed}
         | facts
-        for (panel, condition), end, contexts, seed in product(last.items(), lengths, (0, 1))
+        for ((panel, condition), end), contexts, seed in product(last.items(), lengths, (0, 1))
     ]  # fmt: skip
     rows = [r | {"error": r["error"] + 0.02 * (r["panel"] == "ICL")} for r in rows]
     verdict = figure.report(figure.grid, rows).verdict
