@@ -103,7 +103,7 @@ def prepare(
 
 
 def _of_matrix(grad: Tensor, x: Tensor) -> Tensor:
-    return torch.mm(grad.t(), x)
+    return grad.t() @ x
 
 
 def _over_nodes(grad: Tensor) -> Tensor:

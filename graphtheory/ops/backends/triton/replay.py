@@ -7,9 +7,7 @@ tensors of the kind, which takes a tenth of the time.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -83,26 +81,6 @@ class Recorder:
             self._places[id(tensor)] = len(self._held)
             self._held.append(tensor)
 
-    def shaped(self, asked: set[int]) -> dict[int, Callable[[], Tensor]]:
-        """What makes an uninitialized tensor in the shape of its view, by place.
-
-        They are those of which nobody asks for more than the address, but for one view of all.
-
-        Args:
-            asked: Places of the results.
-        """
-        reads = Counter(k for _, places, made in self.steps if made for k in places)
-        makers = {made[0]: what for what, _, made in self.steps if made}
-        found = dict[int, Callable[[], Tensor]]()
-        for _, places, made in self.steps:
-            if made is None or made[1] != 0 or reads[at := places[0]] > 1 or at in asked:
-                continue
-            of, what = self._held[made[0]], makers.get(at)
-            empty = getattr(what, "func", what) in (torch.empty, torch.empty_like)
-            if empty and of.is_contiguous() and of.numel() == self._held[at].numel():
-                found[at] = partial(torch.empty, of.shape, dtype=of.dtype, device=of.device)
-        return found
-
     def launched(self, launcher: Launcher | None, sizes: Sequence[int], args: Tensors) -> None:
         """Note a launch; without a launcher it has to be left to Triton."""
         self.void |= launcher is None or len(args) < 2
@@ -152,7 +130,6 @@ class Replay:
         self._steps: list[tuple[Any, ...]] = []
         asked = {k for k in self._results if k is not None}  # of others, addresses are enough
         used, count = asked.copy(), len(note.constants)
-        shaped = note.shaped(asked)
         for what, places, made in reversed(note.steps):
             at = places[0] if len(places) == 1 else places
             if made is None:
@@ -161,10 +138,8 @@ class Replay:
                 self._steps.append((one.run, sizes, one.code, pick, one.constants, one.compiled))
             elif not places and made[0] not in used:  # nothing reads its address
                 self._steps.append((None, None, count + self._like, 0, None, None))
-            elif made[1] is not None and (made[0] not in asked or places[0] in shaped):
+            elif made[1] is not None and made[0] not in asked:
                 self._steps.append((None, None, count + places[0], made[1], None, None))
-            elif made[0] in shaped:  # in the shape of its only view
-                self._steps.append((None, shaped[made[0]], [], None, None, None))
             else:
                 asked |= set(places)
                 self._steps.append((None, what, at, None, None, None))
@@ -199,12 +174,12 @@ class Replay:
 
     def _run(self, held: list[Any], places: list[Any]) -> Tensors:
         """The results, given the tensors and their addresses, on their device."""
-        stream, first = self._stream(self._device), len(self._constants)
+        stream = self._stream(self._device)
         for run, what, at, pick, constants, _ in self._steps:
             if run is not None:
                 run(*what, stream, *at, (*pick(places), *constants))
             elif what is None:
-                held.append(held[at - first])
+                held.append(None)
                 places.append(places[at] + pick)
             else:
                 one = what(held[at]) if type(at) is int else what(*[held[k] for k in at])
