@@ -61,16 +61,27 @@ class SortedTables:
             self.db = duckdb.connect(str(tables))
         except duckdb.IOException as error:
             raise BlockingIOError(f"folder: {work} is in use by another call ({error})") from error
-        self.db.execute("SET memory_limit = ?", [memory_limit])
-        self.db.execute("SET temp_directory = ?", [str(work / "spilled")])
-        self.db.execute(f"SET threads = {torch.get_num_threads()}")
         try:
+            self._open(memory_limit, duckdb.Error)
             self._sort(nodes, edges)
-        except (ValueError, FileNotFoundError):
+        except (ValueError, FileNotFoundError, duckdb.InvalidInputException) as error:
             self.db.close()
             if not begun:  # what was asked for cannot be; nothing is lost
                 shutil.rmtree(work)
+            if isinstance(error, duckdb.InvalidInputException):  # tells the file
+                told = str(error).partition("\n")[0]
+                raise ValueError(f"nodes or edges: {told}; expected Parquet files") from error
             raise
+
+    def _open(self, memory_limit: str, kind: type[Exception]) -> None:
+        try:
+            self.db.execute("SET memory_limit = ?", [memory_limit])
+        except kind as error:
+            raise ValueError(
+                f"memory_limit: got {memory_limit!r}, expected a size such as '8GB'"
+            ) from error
+        self.db.execute("SET temp_directory = ?", [str(self.work / "spilled")])
+        self.db.execute(f"SET threads = {torch.get_num_threads()}")
 
     def _sort(self, nodes: str, edges: str) -> None:
         files = {"nodes": self._files("nodes", nodes), "edges": self._files("edges", edges)}

@@ -322,6 +322,14 @@ def test_missing_files_and_full_folders_are_refused(files, tmp_path) -> None:
         GraphFolder.from_parquet(files[0], tmp_path / "none.parquet", tmp_path / "g")
     with pytest.raises(FileExistsError, match="something lies in"):
         GraphFolder.from_parquet(*files, tmp_path)
+    (odd := tmp_path / "odd.parquet").write_text("no table")
+    for given, options, message in (
+        (files, {"memory_limit": "lots"}, "memory_limit: got 'lots', expected a size such as"),
+        ((files[0], odd), {}, "nodes or edges: .*odd.parquet.*; expected Parquet files"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            GraphFolder.from_parquet(*given, tmp_path / "g", **options)
+    assert {*tmp_path.iterdir()} == {*files, odd}
 
 
 def test_the_command_divides_and_tells_the_cut(files, tmp_path, capsys) -> None:
