@@ -39,13 +39,15 @@ class Table:
                     "names and types in all files"
                 )
 
-    def check_numbers(self, columns: Iterable[str]) -> None:
-        """Raise unless the columns are there and hold numbers, or lists of them."""
+    def check_numbers(self, columns: Iterable[str], role: str | None = None) -> None:
+        """Raise unless the columns hold numbers, or lists of them where they have no role."""
         for name in columns:
             if not _NUMBER.fullmatch(kind := self.types[name]):
                 raise ValueError(
                     f"{name}: a column of {kind}, expected numbers; leave it out of the files"
                 )
+            if role and kind.endswith("]"):
+                raise ValueError(f"{role}: {name!r} has lists, expected a number in every row")
 
     def check_whole(self, role: str, column: str | None, least: int) -> None:
         """Raise unless a column holds whole numbers from `least` on, which int64 holds."""

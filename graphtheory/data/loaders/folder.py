@@ -36,11 +36,8 @@ from graphtheory.graph.content import within
 
 _DAMAGES = (ValueError, EOFError, OverflowError, TypeError, IsADirectoryError)
 _IDS = 2**20  # ids that are looked at together
-_NEWER: dict[str, Any] = {
-    "sha256": {},
-    "edge_attributes": [],
-    "named": False,
-}  # what the oldest folders do not say
+# What the oldest folders do not say.
+_NEWER: dict[str, Any] = {"sha256": {}, "edge_attributes": [], "named": False}
 
 
 class GraphFolder(NodeSource):

@@ -50,6 +50,13 @@ class SortedTables:
             raise ImportError(
                 "from_parquet: needs duckdb; pip install 'pyg-graphtheory[parquet]'"
             ) from error
+        limit: dict[str, Any] = {"memory_limit": memory_limit}
+        try:
+            duckdb.connect(config=limit).close()
+        except duckdb.Error as error:
+            raise ValueError(
+                f"memory_limit: got {memory_limit!r}, expected a size such as '8GB'"
+            ) from error
         self.work, self.columns, self.progress = work, columns, progress
         self.x, self.normalize, self.of_edges = list(x), normalize, of_edges
         work.mkdir(parents=True, exist_ok=True)
@@ -58,11 +65,12 @@ class SortedTables:
         if not begun:  # of what nobody tells, nothing is taken
             tables.unlink(missing_ok=True)
         try:
-            self.db = duckdb.connect(str(tables))
+            self.db = duckdb.connect(str(tables), config=limit)
         except duckdb.IOException as error:
             raise BlockingIOError(f"folder: {work} is in use by another call ({error})") from error
+        self.db.execute("SET temp_directory = ?", [str(work / "spilled")])
+        self.db.execute(f"SET threads = {torch.get_num_threads()}")
         try:
-            self._open(memory_limit, duckdb.Error)
             self._sort(nodes, edges)
         except (ValueError, FileNotFoundError, duckdb.InvalidInputException) as error:
             self.db.close()
@@ -72,16 +80,6 @@ class SortedTables:
                 told = str(error).partition("\n")[0]
                 raise ValueError(f"nodes or edges: {told}; expected Parquet files") from error
             raise
-
-    def _open(self, memory_limit: str, kind: type[Exception]) -> None:
-        try:
-            self.db.execute("SET memory_limit = ?", [memory_limit])
-        except kind as error:
-            raise ValueError(
-                f"memory_limit: got {memory_limit!r}, expected a size such as '8GB'"
-            ) from error
-        self.db.execute("SET temp_directory = ?", [str(self.work / "spilled")])
-        self.db.execute(f"SET threads = {torch.get_num_threads()}")
 
     def _sort(self, nodes: str, edges: str) -> None:
         files = {"nodes": self._files("nodes", nodes), "edges": self._files("edges", edges)}
@@ -150,9 +148,8 @@ class SortedTables:
         check_names([*self.names, *self.of_edges], None)
         if "rowid" in self.nodes.types:
             raise ValueError("nodes: DuckDB numbers rows as 'rowid'; give the column another name")
-        self.nodes.check_numbers([*self.x, *self.names])
-        if wide := [name for name in self.x if self.nodes.types[name].endswith("]")]:
-            raise ValueError(f"x: {wide[0]!r} has lists, expected a number in every row")
+        self.nodes.check_numbers(self.names)
+        self.nodes.check_numbers(self.x, "x")
         order = [self.columns[role] for role in ("part", "id") if self.columns[role]]
         return f"FROM {self.nodes.rows} ORDER BY {', '.join(map(quoted, order))}"
 
@@ -188,9 +185,9 @@ class SortedTables:
                 raise ValueError(
                     f"{role}: a column of {kind} for ids of {of_ids}, expected the same type"
                 )
-        self.numbers = [weight] if weight else []
-        self.numbers += self.of_edges
-        self.edges.check_numbers(self.numbers)
+        self.of_weight = [weight] if weight else []
+        self.edges.check_numbers(self.of_weight, "weight")
+        self.edges.check_numbers(self.of_edges)
         source, target, ids = (quoted(self.columns[role]) for role in ("source", "target", "id"))
         given = f"e.{quoted(weight)}::FLOAT" if weight else "1::FLOAT"
         query = (
@@ -207,7 +204,7 @@ class SortedTables:
         return f"FROM ({query}) ORDER BY ALL"  # of equal ends, too, in every run alike
 
     def _check_edges(self) -> None:
-        self.edges.check_rows(self.numbers)
+        self.edges.check_rows([*self.of_weight, *self.of_edges])
         ids = quoted(self.columns["id"])
         for role in ("source", "target"):
             end = quoted(self.columns[role])
@@ -232,10 +229,12 @@ class SortedTables:
         whole = self.nodes.types[str(self.columns["id"])] in WHOLE
         return self.num_nodes > 0 and not (whole and ends == (0, self.num_nodes - 1))
 
+    def _rank(self) -> str:
+        return f"row_number() OVER (ORDER BY {quoted(self.columns['id'])}) - 1"
+
     def original_ids(self) -> np.ndarray:
         """Each node's id where the ids are 0..N-1, else its rank among them, int64 [N]."""
-        order = f"row_number() OVER (ORDER BY {quoted(self.columns['id'])}) - 1"
-        return self.of_nodes(f"SELECT rowid, {order} FROM nodes")
+        return self.of_nodes(f"SELECT rowid, {self._rank()} FROM nodes")
 
     def parts(self) -> np.ndarray:
         """The part of each node, int64 [N]; zeros without a column."""
@@ -248,21 +247,20 @@ class SortedTables:
 
     def write_nodes(self) -> list[str]:
         """Write ``x.NAME.npy`` for each attribute; returns the names."""
-        names = self.names
-        wanted = [*self.x, *names]
+        wanted = [*self.x, *self.names]
         if not wanted:
             return []
 
         def read(first: int, stop: int) -> dict[str, np.ndarray]:
             found = self._rows("nodes", wanted, first, stop)
             columns = {name: _numbers(found[name]) for name in wanted}
-            out = {f"x.{name}": columns[name] for name in names}
+            out = {f"x.{name}": columns[name] for name in self.names}
             if self.x:
                 out["x.x"] = np.stack([columns[name] for name in self.x], 1).astype(np.float32)
             return out
 
         self._write("nodes", self.num_nodes, read)
-        return sorted([*names, *(["x"] if self.x else [])])
+        return sorted([*self.names, *(["x"] if self.x else [])])
 
     def write_edges(self, indices: str, weight: str) -> bool:
         """Write sources, attributes, and weights where there are any; returns whether there are."""
@@ -334,8 +332,8 @@ class SortedTables:
         """Leave nothing but arrays in the folder, and the number of each id."""
         ids, to = quoted(self.columns["id"]), text(str(self.work / NAMES))
         self.db.execute(
-            f"COPY (SELECT {ids} AS id, row_number() OVER (ORDER BY {ids}) - 1 AS original_id "
-            f"FROM nodes) TO {to} (FORMAT parquet)"
+            f"COPY (SELECT {ids} AS id, {self._rank()} AS original_id FROM nodes) TO {to} "
+            "(FORMAT parquet)"
         )
         self.db.close()
         shutil.rmtree(self.work / "spilled", ignore_errors=True)

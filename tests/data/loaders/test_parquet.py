@@ -196,6 +196,7 @@ SILENT: list[tuple[str, str, dict[str, Any], str]] = [
     ("", "SELECT 0 AS source, '1' AS target", {},
      "target: a column of VARCHAR for ids of BIGINT, expected the same type"),
     ("", f"{EDGE}, 'a' AS w", {"weight": "w"}, "w: a column of VARCHAR, expected numbers"),
+    ("", f"{EDGE}, [1.5] AS w", {"weight": "w"}, "weight: 'w' has lists, expected a number"),
     ("", f"{EDGE}, NULL::FLOAT AS w", {"weight": "w"}, "w: has empty entries"),
 ]  # fmt: skip
 
