@@ -294,12 +294,11 @@ class GraphFolder(NodeSource):
         tables.save(INDPTR, np.append(0, tables.degrees().cumsum()))
         tables.save(PART, tables.parts())
         tables.save(ORIGINAL, tables.original_ids())
-        named = tables.are_named()
         tell(
-            tables.finish(), tables.num_nodes, tables.num_edges, attributes=names, whole={},
-            weighted=weighted, edge_attributes=tables.of_edges, named=named,
+            tables.work, tables.num_nodes, tables.num_edges, attributes=names, whole={},
+            weighted=weighted, edge_attributes=tables.of_edges, named=tables.write_names(),
         )  # fmt: skip
-        tables.work.rename(folder)  # an empty one goes
+        tables.finish(folder)
         return cls(folder)
 
 

@@ -12,7 +12,7 @@ import torch
 
 from graphtheory.data.loaders.columns import WHOLE, Table, quoted, text
 from graphtheory.data.loaders.source import check_names
-from graphtheory.data.loaders.writing import NAMES, check_attribute
+from graphtheory.data.loaders.writing import NAMES, TOLD, check_attribute
 from graphtheory.disk import replace_file
 
 CHUNK = 2**18  # rows of nodes or edges that are read at a time
@@ -222,12 +222,16 @@ class SortedTables:
         out[node] = value
         return out
 
-    def are_named(self) -> bool:
-        """Whether the ids are others than 0..N-1."""
-        ids = quoted(self.columns["id"])
+    def write_names(self) -> bool:
+        """Write the number of each id where the ids are others than 0..N-1; whether they are."""
+        ids, to = quoted(self.columns["id"]), text(str(self.work / NAMES))
         ends = self.db.execute(f"SELECT min({ids}), max({ids}) FROM nodes").fetchone()
         whole = self.nodes.types[str(self.columns["id"])] in WHOLE
-        return self.num_nodes > 0 and not (whole and ends == (0, self.num_nodes - 1))
+        named = self.num_nodes > 0 and not (whole and ends == (0, self.num_nodes - 1))
+        if named:
+            rows = f"SELECT {ids} AS id, {self._rank()} AS original_id FROM nodes"
+            self.db.execute(f"COPY ({rows}) TO {to} (FORMAT parquet)")
+        return named
 
     def _rank(self) -> str:
         return f"row_number() OVER (ORDER BY {quoted(self.columns['id'])}) - 1"
@@ -328,19 +332,14 @@ class SortedTables:
         """Write an array to the file of that name in the folder."""
         np.save(self.work / f"{name}.npy", value)
 
-    def finish(self) -> Path:
-        """Leave nothing but arrays in the folder, and the number of each id."""
-        ids, to = quoted(self.columns["id"]), text(str(self.work / NAMES))
-        self.db.execute(
-            f"COPY (SELECT {ids} AS id, {self._rank()} AS original_id FROM nodes) TO {to} "
-            "(FORMAT parquet)"
-        )
+    def finish(self, folder: Path) -> None:
+        """Leave in the folder what belongs to the graph, and give it its name."""
         self.db.close()
         shutil.rmtree(self.work / "spilled", ignore_errors=True)
         for path in sorted(self.work.iterdir(), key=self.manifest.__eq__):  # which goes last
-            if path.suffix != ".npy" and path.name != NAMES:
+            if path.suffix != ".npy" and path.name not in (NAMES, TOLD):
                 path.unlink()
-        return self.work
+        self.work.rename(folder)  # an empty one goes
 
 
 def _digest(names: Sequence[str], rows: Any) -> str:

@@ -83,7 +83,7 @@ def test_the_folder_equals_the_one_from_memory(files, tmp_path, monkeypatch, nor
     dense = torch.zeros(NODES, NODES)
     dense[original[:, None], original] = kept.graph.to_dense()
     torch.testing.assert_close(dense, whole.to_dense().float(), rtol=1e-6, atol=1e-7)
-    assert {path.suffix for path in kept.folder.iterdir()} == {".npy", ".json", ".parquet"}
+    assert {path.suffix for path in kept.folder.iterdir()} == {".npy", ".json"}
     batch = next(iter(PartitionLoader(kept, kept.part, batch_size=2)))
     assert torch.equal(batch.x, data.x[batch.original_id])
 
@@ -281,6 +281,23 @@ def test_after_a_kill_the_same_call_goes_on(files, tmp_path, monkeypatch, what, 
     if what == "writing edges":
         assert [first for table, first in wrote if table == "nodes"][:1] == [256]
         assert ("edges", 0) not in wrote[: wrote.index(("nodes", 0))]
+
+
+@pytest.mark.parametrize("at", ["tell", "SortedTables.finish"])
+def test_what_ends_at_the_last_file_sorts_nothing_again(files, tmp_path, monkeypatch, at) -> None:
+    def ends(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(f"graphtheory.data.loaders.folder.{at}", ends)
+        GraphFolder.from_parquet(*files, tmp_path / "graph", **COLUMNS)
+    told = list[str]()
+    kept = GraphFolder.from_parquet(
+        *files, tmp_path / "graph", **COLUMNS, progress=lambda what, *_: told.append(what)
+    )
+    kept.verify()
+    assert {*told} == {"writing nodes", "writing edges"} and kept.names is None
+    assert not (kept.folder / "names.parquet").exists()
 
 
 def without(columns: dict[str, np.ndarray], **changes: Any) -> dict[str, Any]:
