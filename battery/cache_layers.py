@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 import torch_geometric.nn as pyg
 from torch import Tensor, nn
+from torch_geometric.typing import WITH_TORCH_SPARSE
 
 from battery.cache_arguments import FEW, KINDS, NODES
 from graphtheory import Neighborhood, ops
@@ -38,6 +39,13 @@ class Kind(NamedTuple):
     make: Callable[[], nn.Module]
     takes: dict[str, tuple[str, ...]]
     call: Callable[..., Any] = _call
+
+    @property
+    def made_here(self) -> dict[str, tuple[str, ...]]:
+        """What it takes and this machine can make: a `SparseTensor` needs torch-sparse."""
+        without = () if WITH_TORCH_SPARSE else ("SparseTensor",)
+        found = {n: tuple(f for f in some if f not in without) for n, some in self.takes.items()}
+        return {name: forms for name, forms in found.items() if forms}
 
 
 def _edges(*forms: str, **more: str) -> dict[str, tuple[str, ...]]:

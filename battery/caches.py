@@ -171,7 +171,7 @@ def history(number: int, seed: int) -> Told:
     """3 to 8 calls of one layer, with changes between them."""
     rng = np.random.default_rng([seed, number])
     name = list(LAYERS)[number % len(LAYERS)]
-    forms = {n: str(rng.choice(some)) for n, some in LAYERS[name].takes.items()}
+    forms = {n: str(rng.choice(some)) for n, some in LAYERS[name].made_here.items()}
     call = Call(name, forms, rng, inference=bool(rng.random() < 0.2))
     told, steps, last = Told(), [""], ""
     for _ in range(int(rng.integers(3, 9))):

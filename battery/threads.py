@@ -26,7 +26,7 @@ from graphtheory.nn.conv import adjacency
 from graphtheory.nn.conv.on_core import OnCore
 from graphtheory.vision.integrations import timm, token_hooks
 from graphtheory.vision.models import ReducedViT, swin_pico, vit_pico
-from graphtheory.vision.models.vit import stvit_pico
+from graphtheory.vision.models.stvit import stvit_pico
 from graphtheory.vision.nn import Fuse, Keep, Merge
 
 THREADS = (1, 2, 4, 8)
@@ -172,12 +172,11 @@ def vision_models(rule: str | None = None) -> dict[str, Callable[[], Model | Non
             "Swin": lambda: swin_pico(out_channels=5),
         }.items():
             made[name] = lambda own=own: _own(own())
-    if importlib.util.find_spec("transformers") is None:
-        return made
     zoo = importlib.import_module("benchmarks.tokens")
+    names = zoo.MODELS if importlib.util.find_spec("transformers") else ()
     for kind, what in zoo.rules().items():
         if rule in (None, kind):
-            for name in zoo.MODELS:
+            for name in names:
                 made[f"{name}, {kind}"] = lambda n=name, w=what: _patched(zoo, n, w)
             if kind != "TopK":
                 for maps in (False, True):
@@ -248,7 +247,7 @@ def _layer(
     torch.manual_seed(int(rng.integers(2**31)))
     layer = kind.make()
     accelerate(layer)
-    forms = {n: some[0] if first else str(rng.choice(some)) for n, some in kind.takes.items()}
+    forms = {n: some[0] if first else str(rng.choice(some)) for n, some in kind.made_here.items()}
     sets = [{n: Argument(form, rng) for n, form in forms.items()} for _ in range(4)]
     x = normal(NODES, WIDTH)(rng)[0]
 

@@ -32,7 +32,7 @@ from graphtheory.nn import Attention
 from graphtheory.patterns import TopK
 from graphtheory.vision.integrations.transformers import from_huggingface
 from graphtheory.vision.models import ReducedViT, ViT
-from graphtheory.vision.models.vit import stvit
+from graphtheory.vision.models.stvit import stvit
 from graphtheory.vision.nn import Keep, Merge
 
 OURS, THEIRS = "DeiT-S", "DeiT-S of transformers"

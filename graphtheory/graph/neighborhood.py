@@ -11,7 +11,14 @@ from torch import Tensor
 
 from graphtheory.graph import csr
 from graphtheory.graph.check import check_edge_vector, check_int32, check_structure, node_counts
-from graphtheory.graph.content import is_plain, is_tracing, leave_inference_mode, savable, state_of
+from graphtheory.graph.content import (
+    PLAIN,
+    is_plain,
+    is_tracing,
+    leave_inference_mode,
+    savable,
+    state_of,
+)
 from graphtheory.graph.memory import require_memory
 from graphtheory.graph.sets import Group, Sets, edge_places, group_sets
 
@@ -140,8 +147,9 @@ class Neighborhood:
 
     def _seal(self, like: Neighborhood | None = None) -> Neighborhood:
         """Itself, sealed if `like` is: nobody else has or gets its ids, which then stay."""
-        plain_ids = is_plain(self.indptr) and is_plain(self.indices) and not is_tracing()
-        if plain_ids and (like is None or like._sealed):
+        plain_ids = type(self.indptr) in PLAIN and type(self.indices) in PLAIN
+        held = plain_ids and not self.indices.is_meta and not is_tracing()
+        if held and (like is None or like._sealed):
             self._store(_sealed=True)
             if self._transpose is not None:
                 self._transpose._seal()

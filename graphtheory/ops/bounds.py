@@ -82,11 +82,9 @@ def check_device(name: str, tensor: Tensor, nb: Neighborhood) -> None:
 
 
 class Own(list[Tensor]):
-    """Parts of a sealed neighborhood, which nobody can change: they fit this number of sources."""
+    """Parts of a sealed neighborhood, which nobody can change."""
 
-    def __init__(self, parts: Sequence[Tensor], num_src: int) -> None:
-        super().__init__(parts)
-        self.num_src = num_src
+    num_src: int  # of the neighborhood, which they fit
 
 
 class Layout:

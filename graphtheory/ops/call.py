@@ -168,11 +168,14 @@ def run(
     if kind is None or state is None:
         return chosen.run(call)
     operation, grad = call.operation, needs_grad(call.tensors)
-    check_rows_of(nb, operation)
     recorded: dict[Any, Any] | None = None
     if chosen.records and not nb.indptr.is_cpu:
         recorded = {}
     by_source = grad and chosen.needs_transpose(call)
+    if by_source and nb._transpose is None:
+        nb._turned()  # which checks the ids
+    else:
+        check_rows_of(nb, operation)
     plan = Plan(chosen.runner(operation), grad, by_source, recorded)
     result = plan.run(call._replace(plan=plan))
     remember(nb, kind, plan)
@@ -206,7 +209,11 @@ def structure(call: Call | AttentionCall, backend: Backend) -> list[Tensor]:
         parts += t.indptr, t.indices, t.perm
     elif grad:
         parts += [nb.indptr.new_empty(0)] * 3
-    return Own(parts, nb.num_src) if nb._sealed and not (plan is None and is_tracing()) else parts
+    if not nb._sealed or (plan is None and is_tracing()):
+        return parts
+    own = Own(parts)
+    own.num_src = nb.num_src
+    return own
 
 
 def sum_type(*tensors: Tensor) -> torch.dtype:

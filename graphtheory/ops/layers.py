@@ -96,7 +96,10 @@ def prepare(
     def make() -> Layer:
         by_source = [] if t is None else [t.indptr, t.indices, t.perm]
         parts: Any = [nb.indptr, nb.indices, *by_source]
-        return kind(Own(parts, nb.num_src) if nb._sealed else parts, *options, dropout)
+        if nb._sealed:
+            parts = Own(parts)
+            parts.num_src = nb.num_src
+        return kind(parts, *options, dropout)
 
     one = plan.work(kind, make, BACKENDS[_NAME].kernels)
     return Prepared(one, nb, plan.grad, dropout, plan.again)

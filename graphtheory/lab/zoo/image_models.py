@@ -9,9 +9,10 @@ from torch import nn
 
 from graphtheory.patterns import TopK
 from graphtheory.vision.models import ReducedViT, SmallResNet
+from graphtheory.vision.models.stvit import stvit
 from graphtheory.vision.models.swin import swin
 from graphtheory.vision.models.vig import vig
-from graphtheory.vision.models.vit import stvit, vit
+from graphtheory.vision.models.vit import vit
 from graphtheory.vision.nn import Fuse, Keep, Merge, PositionEmbedding
 from graphtheory.vision.nn.positions import init_for_small, sine_positions
 from graphtheory.vision.nn.reduce import Random, Reducer
@@ -76,7 +77,7 @@ class ImageKind:
 
     @property
     def options(self) -> dict[str, Any]:
-        """For constructors of `vision.models.vit` and `vision.models.vit`."""
+        """For constructors of `vision.models.vit` and `vision.models.stvit`."""
         return {
             "image_size": self.size, "patch_size": self.patch, "in_channels": self.channels,
             "out_channels": self.classes, "drop_path": self.drop_path,

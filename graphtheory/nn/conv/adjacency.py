@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import ref
 
 import torch
 from torch import Tensor
@@ -276,21 +275,6 @@ def _sizes(given: Any, num_src: int, num_dst: int | None) -> tuple[int, int]:
 
 
 _CACHE = WeakIdKeyDictionary()  # tensor or Neighborhood -> (state, {key: what was made})
-_MET: dict[tuple[int, int], Any] = {}  # ids of an edge list and a layer -> a reference to the list
-_MOST_MET = 10_000
-
-
-def has_met(edge_index: object, layer: object) -> bool:
-    """Whether a layer has met these edges, of the last some thousand meetings."""
-    met = _MET.get((id(edge_index), id(layer)))
-    return met is not None and met() is edge_index
-
-
-def meet(edge_index: Tensor, layer: object) -> None:
-    """Note that a layer meets an edge list."""
-    if len(_MET) >= _MOST_MET:
-        _MET.clear()
-    _MET[id(edge_index), id(layer)] = ref(edge_index)
 
 
 def outside_inference_mode(make: Callable[[], Any]) -> Any:

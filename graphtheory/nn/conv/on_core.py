@@ -15,9 +15,9 @@ from torch_geometric.nn.dense import Linear
 from torch_geometric.utils import is_sparse
 
 from graphtheory.graph import Neighborhood
-from graphtheory.graph.content import innermost_transform, is_tracing
-from graphtheory.nn.conv.adjacency import has_met, meet
-from graphtheory.ops.derivatives import may_run_twice, needs_grad
+from graphtheory.graph.content import innermost_transform
+from graphtheory.nn.conv.first_calls import is_first
+from graphtheory.ops.derivatives import needs_grad
 from graphtheory.ops.edge import Reduction
 
 _STAGES = ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
@@ -82,37 +82,7 @@ class OnCore(MessagePassing):
         """The class that computes a call on few new edges, of PyG's."""
         return kind
 
-    def _is_first(self, x: Any = None, edge_index: Any = None, *more: Any, **named: Any) -> bool:
-        """Whether these are few edges, maybe with weights, that the layer has not met before."""
-        if has_met(edge_index, self) or type(edge_index) is not Tensor or type(x) is not Tensor:
-            return False
-        if edge_index.layout is not torch.strided or edge_index.is_meta:  # matrices may hold int64
-            return False
-        saved = edge_index.is_inference() and not torch.is_inference_mode_enabled()  # torch refuses
-        if saved or x.dim() != 2 or torch.compiler.is_compiling() or torch._C._is_tracing():
-            return False
-        own = self.__dict__
-        if "parametrizations" in own["_modules"]:  # whose parameters are attributes of their class
-            return False
-        on_gpu, count = not x.is_cpu, edge_index.numel() // 2
-        if on_gpu and torch.are_deterministic_algorithms_enabled():  # as PyG's sums are not
-            return False
-        edges, size = (0, self.pays_on_gpu) if on_gpu else self.pays_from
-        if count >= edges and count * x.size(1) >= size:
-            return False
-        if type(self.aggr_module) not in (SumAggregation, MeanAggregation):
-            return False  # PyG's gradient of a largest value of 0 counts one entry too many
-        shapes = (count,), (count, getattr(self, "edge_dim", None) if on_gpu else None)
-        for weight in (*more, *named.values()):  # anything else is for our checks
-            of_edges = type(weight) is Tensor and weight.shape in shapes
-            if weight is not None and not (of_edges and weight.dtype.is_floating_point):
-                return False
-        if edge_index.dtype is not torch.int64 or own.get("cached") or may_run_twice(self.training):
-            return False
-        if own["_forward_hooks"] or own["_backward_hooks"]:  # which get this very layer
-            return False
-        meet(edge_index, self)
-        return not (is_tracing() or has_global_hooks())
+    _is_first = is_first  # whether `call` leaves this call to PyG's layer
 
     def needs_messages(self) -> bool:
         """Whether only PyG's message passing computes or calls what this call has to."""

@@ -26,7 +26,7 @@ from graphtheory.papers.pictures import error_curves, log_axis, picture_of, valu
 from graphtheory.papers.pivot import Measurements, Pivot
 from graphtheory.papers.stats import student_interval
 from graphtheory.patterns.draw import generator_of
-from graphtheory.vision.models.vit import stvit
+from graphtheory.vision.models.stvit import stvit
 from graphtheory.vision.nn import centers as kinds
 
 

@@ -10,15 +10,16 @@ if TYPE_CHECKING:
     from graphtheory.vision.models.gpt import GPT, gpt, gpt2_small
     from graphtheory.vision.models.reduced_vit import ReducedViT
     from graphtheory.vision.models.resnet import SmallResNet
+    from graphtheory.vision.models.stvit import STViT
     from graphtheory.vision.models.stvit_swin import STViTRSwin, STViTSwin
     from graphtheory.vision.models.swin import Swin
     from graphtheory.vision.models.vig import ViG
-    from graphtheory.vision.models.vit import ClassToken, DistilledToken, MeanToken, STViT, ViT
+    from graphtheory.vision.models.vit import ClassToken, DistilledToken, MeanToken, ViT
 
 # The module of each family of named sizes: `models.vit_tiny` is `models.vit.vit_tiny`.
 _MODULES = {
     "vit_": "vit", "deit_": "vit", "swin_": "swin", "vig_": "vig", "pyramid_vig_": "vig",
-    "stvit_swin_": "stvit_swin", "stvit_r_swin_": "stvit_swin", "stvit_": "vit",
+    "stvit_swin_": "stvit_swin", "stvit_r_swin_": "stvit_swin", "stvit_": "stvit",
 }  # fmt: skip
 _SIZES = ("pico", "nano", "micro", "tiny", "small", "medium", "base")
 

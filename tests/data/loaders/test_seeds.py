@@ -5,7 +5,7 @@ import pickle
 import pytest
 import torch
 from torch.utils.data import DistributedSampler
-from torch_geometric.data import Data
+from torch_geometric.testing import MyGraphStore
 
 from graphtheory import Neighborhood, ops
 from graphtheory.data.loaders import (
@@ -243,9 +243,9 @@ WHOLE = [Compose(), AddSelf(), Compose(AddSelf(), SymmetricNormalize())]
 def by_column(data):
     """A store that gives the edges in CSC, in tensors of its own."""
     edges = Neighborhood.from_edge_index(data.edge_index, data.num_nodes)
-    store = Data()
+    store = MyGraphStore()
     size = (data.num_nodes, data.num_nodes)
-    store.put_edge_index((edges.indices, edges.indptr), layout="csc", size=size)
+    store.put_edge_index((edges.indices, edges.indptr), edge_type=None, layout="csc", size=size)
     return store
 
 

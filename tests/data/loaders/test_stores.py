@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch_geometric import EdgeIndex
-from torch_geometric.data import Data, EdgeAttr, FeatureStore, GraphStore, TensorAttr
+from torch_geometric.data import EdgeAttr, FeatureStore, GraphStore, TensorAttr
 from torch_geometric.index import index2ptr
 from torch_geometric.testing import MyFeatureStore, MyGraphStore
 from torch_geometric.utils import index_sort
@@ -229,8 +229,9 @@ def test_pair_holds_stores_in_their_order(plain):
 def test_ids_of_a_store_that_were_changed_are_refused_by_the_next_epoch():
     data = random_data(weighted=False)
     row, col = data.edge_index[:, data.edge_index[1].argsort(stable=True)]
-    store = Data()
-    store.put_edge_index((row, index2ptr(col, 40)), layout="csc", size=(40, 40))
+    store = MyGraphStore()
+    ends = (row, index2ptr(col, 40))
+    store.put_edge_index(ends, edge_type=None, layout="csc", size=(40, 40))
     loader = AttentionSetLoader((data, store), Compose(KHop(2), Sample(3)), batch_size=8)
     assert len(list(loader)) == 5
     row[0] += 1

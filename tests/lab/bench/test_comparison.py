@@ -53,6 +53,7 @@ def test_the_same_words_in_python_and_on_the_command_line() -> None:
 def test_progress_is_told_of_alike(
     mine: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    pytest.importorskip("torch_sparse", reason="PyG's sampler needs torch-sparse")
     monkeypatch.setattr(progress, "SILENCE", 0.0)
     graphtheory.bench("mine.pt", ("gcn", "mlp"), seeds=1, epochs=2, options={"batch_size": 6})
     python = capsys.readouterr().err

@@ -11,8 +11,9 @@ from graphtheory.graph import Grid
 from graphtheory.vision import models
 from graphtheory.vision.models import ClassToken, DistilledToken, gpt, swin_pico, vit_pico
 from graphtheory.vision.models.resnet import ResidualConv, SmallResNet
+from graphtheory.vision.models.stvit import stvit
 from graphtheory.vision.models.swin import PatchMerging, swin
-from graphtheory.vision.models.vit import depth_rates, stvit, vit
+from graphtheory.vision.models.vit import depth_rates, vit
 from graphtheory.vision.nn import AveragePool, MultiScale, PeriodicPositions, SinusoidalPositions
 from graphtheory.vision.nn.patch import from_map
 from graphtheory.vision.nn.token_sets import token_causal
@@ -236,7 +237,7 @@ def test_maps_name_the_patches_of_their_grid() -> None:
     ("name", "module"),
     [
         ("vit_pico", "vit"), ("deit_base", "vit"), ("swin_nano", "swin"), ("vig_tiny", "vig"),
-        ("pyramid_vig_medium", "vig"), ("stvit_deit_small", "vit"), ("stvit_micro", "vit"),
+        ("pyramid_vig_medium", "vig"), ("stvit_deit_small", "stvit"), ("stvit_micro", "stvit"),
         ("stvit_swin_tiny", "stvit_swin"), ("stvit_r_swin_small", "stvit_swin"),
     ],
 )  # fmt: skip
