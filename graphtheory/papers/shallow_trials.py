@@ -1,7 +1,7 @@
 """Trials of a shallow network: which succeed, how fast they learn, where they attend."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, ClassVar, TypeVar
@@ -101,26 +101,15 @@ class Boundary:
 
     def picture(self, grid: Phases, measured: Measurements, title: str) -> Any:
         """The share of successes of each cell, with the laws."""
-        by, claim, laws = self.successes(grid, measured), self.claim, {}
-        for claimed, (case, found) in zip(self.claimed, by.items(), strict=True):
-            law = claim.find(found)
-            if law is not None:
-                laws[case] = law.line(claimed)
+        by, claim = self.successes(grid, measured), self.claim
+        laws = {
+            case: law.line(claimed)
+            for claimed, (case, found) in zip(self.claimed, by.items(), strict=True)
+            if (law := claim.find(found)) is not None
+        }
         return phase_diagram(
-            cells(by), laws, xlabel=claim.letter, ylabel=self.labels, title=f"{title} a cell"
+            by, laws, xlabel=claim.letter, ylabel=self.labels, title=f"{title} a cell"
         )
-
-
-def cells(by: Mapping[str, Successes]) -> list[dict[str, Any]]:
-    """Successes of each case as `pictures.phase_diagram` takes them."""
-    out = []
-    for case, found in by.items():
-        half = dict(zip(found.values.tolist(), halves(found).tolist(), strict=True))
-        out += [
-            {"case": case, "value": value, "labels": labels, "share": share, "half": half[value]}
-            for value, labels, share in found.shares()
-        ]
-    return out
 
 
 def number(value: float, digits: str = ".1f") -> str:

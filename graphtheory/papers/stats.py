@@ -113,43 +113,6 @@ def lowest(values: Sequence[float], sample: tuple[Array, Array]) -> Minimum:
     return Minimum(float(values[int(whole.argmin())]), float(inside.mean()))
 
 
-def crossing(
-    curve: Sequence[tuple[float, float]], threshold: float,
-    *, rising: bool = False, log_x: bool = False, log_y: bool = False, stays: bool = False,
-) -> float:  # fmt: skip
-    """Where a curve first passes a threshold, on the straight line between the points around it.
-
-    Args:
-        curve: Points (x, y), x ascending, at least one.
-        threshold: Of y.
-        rising: Whether to pass is to reach it from below; otherwise to fall below it.
-        log_x: The line is straight over the logarithm of x, which is above 0.
-        log_y: The line is straight in the logarithm of y, of which what lies below a hundredth of
-            the threshold counts as that hundredth.
-        stays: Take the last time that it passes, after which no point is back.
-
-    Returns: The first x where that point is past the threshold already, infinity where none is.
-    """
-    past = [y >= threshold if rising else y < threshold for _, y in curve]
-    if stays and not all(past):
-        last = len(past) - 1 - past[::-1].index(False)
-        curve, past = curve[last:], past[last:]
-    x, y = curve[0]
-    for (x_next, y_next), there in zip(curve, past, strict=True):
-        if there:
-            if x_next == x:
-                return float(x)
-            if log_y:
-                top = math.log(max(y, threshold))
-                low = math.log(max(y_next, threshold / 100))
-                part = (top - math.log(threshold)) / max(top - low, 1e-12)
-            else:
-                part = (threshold - y) / (y_next - y)
-            return float(x * (x_next / x) ** part if log_x else x + part * (x_next - x))
-        x, y = x_next, y_next
-    return math.inf
-
-
 _RIDGE = 1e-3  # keeps the fit finite where no trial contradicts another
 
 
@@ -169,7 +132,7 @@ class Exponent:
         return f"{self.exponent:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
     def line(self, claimed: float) -> dict[str, float]:
-        """As the pictures `phase_diagram` and `power_laws` draw it beside a claimed exponent."""
+        """As `phase_diagram` and `needed_picture` draw it beside a claimed exponent."""
         return {"factor": self.factor, "exponent": self.exponent, "claimed": claimed}
 
 
@@ -265,30 +228,30 @@ def _fit(found: Successes, design: Array, start: Array | None = None) -> tuple[A
         slope = np.concatenate([[(off * (log - middle)).sum()], design.T @ off.sum(1)])
         return float(value + _RIDGE * (at**2).sum()), slope + 2 * _RIDGE * at
 
+    # coefficients of the design's constant column, as log labels are centered
+    ones = np.linalg.lstsq(design, np.ones(len(design)), rcond=None)[0]
     if start is None:
         start = np.eye(1 + design.shape[1])[0]
     else:
-        start = start + np.concatenate([[0], start[0] * middle * _ones(design)])
+        start = start + np.concatenate([[0], start[0] * middle * ones])
     bounds = [(0.0, None), *[(None, None)] * design.shape[1]]
     best = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
     at = np.array(best.x)
-    at[1:] -= at[0] * middle * _ones(design)
+    at[1:] -= at[0] * middle * ones
     return at, float(best.fun)
 
 
-def _ones(design: Array) -> Array:
-    """Coefficients of the design's constant column, as log labels are centered."""
-    return np.asarray(np.linalg.lstsq(design, np.ones(len(design)), rcond=None)[0], np.float64)
-
-
-def regression(
-    values: Sequence[float], counts: Sequence[float], resamples: int = 1000, seed: int = 0
-) -> Exponent:
-    """The power law of numbers, by least squares of logarithms, at two or more different v.
+def regression_of(
+    measured: Mapping[float, Sequence[float]], resamples: int = 1000, seed: int = 0
+) -> Exponent | None:
+    """The power law of numbers at each v, by least squares of logarithms; None of fewer than two v.
 
     The interval is that of a bootstrap, which resamples the points within each v.
     """
-    x, y = np.log(np.asarray(values, float)), np.log(np.asarray(counts, float))
+    if len(measured) < 2:
+        return None
+    pairs = [(v, count) for v, counts in measured.items() for count in counts]
+    x, y = np.log(np.array([*zip(*pairs, strict=True)], float))
     line = linregress(x, y)
     random = np.random.default_rng(seed)
     groups = [np.flatnonzero(x == v) for v in np.unique(x)]
@@ -298,14 +261,6 @@ def regression(
         drawn.append(linregress(x[pick], y[pick]).slope)
     low, high = np.quantile(drawn, LEVEL)
     return Exponent(float(line.slope), float(low), float(high), float(np.exp(line.intercept)))
-
-
-def regression_of(measured: Mapping[float, Sequence[float]]) -> Exponent | None:
-    """`regression` of the measurements at each v; None of fewer than two v."""
-    if len(measured) < 2:
-        return None
-    pairs = [(v, count) for v, counts in measured.items() for count in counts]
-    return regression([v for v, _ in pairs], [count for _, count in pairs])
 
 
 def boundaries(found: Successes, resamples: int = 300, seed: int = 0) -> tuple[Array, Array]:

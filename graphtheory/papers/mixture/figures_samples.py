@@ -21,7 +21,7 @@ from graphtheory.papers.mixture.tensor_init import TensorInit
 from graphtheory.papers.mixture.training import Learner, Setting, Trial
 from graphtheory.papers.pictures import log_axis, phase_diagram, picture_of, step_curves
 from graphtheory.papers.pivot import Measurements, Shown, groups
-from graphtheory.papers.shallow_trials import cells, number
+from graphtheory.papers.shallow_trials import number
 from graphtheory.papers.stats import Successes, boundaries, boundary, halves
 from graphtheory.patterns.draw import generator_of
 
@@ -93,7 +93,7 @@ def _show(claim: Claimed, grid: Samples, measured: Measurements) -> Shown:
 def _picture(claim: Claimed, grid: Samples, measured: Measurements, title: str) -> Any:
     by = successes(grid, measured)
     fitted = mixtures.laws(claim, {name: claim.find(found) for name, found in by.items()})
-    return phase_diagram(cells(by), fitted, xlabel=grid.name, ylabel="examples", title=title)
+    return phase_diagram(by, fitted, xlabel=grid.name, ylabel="examples", title=title)
 
 
 def _figure(figure: str, summary: str, grid: Samples, claimed: Callable[..., Claimed]) -> Figure:
