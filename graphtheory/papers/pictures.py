@@ -242,7 +242,7 @@ def _line(axes: Axes, values: Sequence[float], law: Law) -> None:
         axes.plot(x, line, "--", color=COLORS[5], label=f"claimed: {claimed:g}")
 
 
-def _edges(centers: Sequence[float]) -> Any:
+def _edges(centers: Any) -> Any:
     """Borders of cells on a logarithmic axis."""
     log = np.log(centers)
     if len(log) == 1:
@@ -251,7 +251,7 @@ def _edges(centers: Sequence[float]) -> Any:
     return np.exp([log[0] - (middle[0] - log[0]), *middle, log[-1] + (log[-1] - middle[-1])])
 
 
-def _some(values: Sequence[float], room: int) -> FixedLocator:
+def _some(values: Any, room: int) -> FixedLocator:
     return FixedLocator(list(values)[:: max(1, math.ceil(len(values) / room))])
 
 

@@ -10,7 +10,7 @@ from graphtheory.lab.bench.rows import Row, Table
 from graphtheory.papers.claims import Crossing, Level, Power, Trend, exponent_rows, over, reached
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import needed_picture, phase_diagram, picture_of, step_curves
-from graphtheory.papers.pivot import Measurements, Shown, groups
+from graphtheory.papers.pivot import Measurements, Shown, groups, where
 from graphtheory.papers.shallow import ShallowAttention
 from graphtheory.papers.stats import Exponent, Successes, boundary, halves, means
 from graphtheory.patterns.draw import derive
@@ -85,13 +85,11 @@ class Boundary:
             law, claimed = claim.find(found), self.claimed[place]
             half = [number(labels) for labels in halves(found).tolist()]
             lines.append([case, *half, short(law), "-" if math.isnan(claimed) else f"{claimed:g}"])
-            for at, labels, share in found.shares():
-                cell = [
-                    one["hinge"] for one in measured
-                    if one["case"] == case and one["labels"] == labels
-                    and self.shown(one[self.setting]) == at
-                ]  # fmt: skip
-                about = {"case": case, claim.letter: round(at, 6), "labels": int(labels)}
+            cells = groups(where(measured, case=case), self.setting, "labels")
+            for value, labels in sorted(cells):
+                cell = [one["hinge"] for one in cells[value, labels]]
+                share = sum(hinge < SUCCESS for hinge in cell) / grid.seeds
+                about = {"case": case, claim.letter: round(self.shown(value), 6), "labels": labels}
                 rows.append(Row.of("share of successes", share, "1", **about))
                 rows.append(Row.of("test hinge loss", cell, "1", **about))
             rows += exponent_rows("exponent of the labels", law, case=case)

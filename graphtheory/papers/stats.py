@@ -53,31 +53,26 @@ class Minimum:
         return f"lowest at {self.at:g}, inside in {100 * self.inside:.0f} % of resamples"
 
 
-def medians(
-    by: Mapping[float, Sequence[float]], resamples: int = 1000, seed: int = 0
-) -> tuple[Array, Array]:
+def medians(by: Mapping[float, Sequence[float]], resamples: int = 1000) -> tuple[Array, Array]:
     """Medians at each setting [V], and again of resampled seeds [R, V].
 
     Args:
         by: Setting -> the measure of each seed, in the same order of seeds; nan of a trial that
             has none, but not of all. A resample of these alone has the median of all seeds.
         resamples: Of the bootstrap, over seeds: those of a seed stay together.
-        seed: Of the bootstrap.
     """
     table = np.array([list(by[value]) for value in sorted(by)], float)  # [V, seeds]
-    pick = np.random.default_rng(seed).integers(table.shape[1], size=(resamples, table.shape[1]))
+    pick = np.random.default_rng(0).integers(table.shape[1], size=(resamples, table.shape[1]))
     known = np.ma.masked_invalid(table)
     whole = np.ma.median(known, axis=1).filled(np.nan)
     drawn = np.ma.median(known[:, pick], axis=2).filled(np.nan).T
     return whole, np.where(np.isnan(drawn), whole, drawn)
 
 
-def means(
-    by: Mapping[float, Sequence[float]], resamples: int = 1000, seed: int = 0
-) -> tuple[Array, Array]:
+def means(by: Mapping[float, Sequence[float]], resamples: int = 1000) -> tuple[Array, Array]:
     """`medians`, but means: of few seeds, whose differences then cancel; infinite where one is."""
     table = np.array([list(by[value]) for value in sorted(by)], float)  # [V, seeds]
-    pick = np.random.default_rng(seed).integers(table.shape[1], size=(resamples, table.shape[1]))
+    pick = np.random.default_rng(0).integers(table.shape[1], size=(resamples, table.shape[1]))
     return table.mean(1), table[:, pick].mean(2).T
 
 
@@ -159,17 +154,11 @@ class Successes:
             counts[values.index(value), labels.index(of)] += 1
         return cls(np.array(values, float), np.array(labels, float), counts, trials)
 
-    def resampled(self, resamples: int, seed: int) -> "Iterator[Successes]":
+    def resampled(self, resamples: int) -> "Iterator[Successes]":
         """The same with successes drawn again in each cell."""
-        random, share = np.random.default_rng(seed), self.counts / self.trials
+        random, share = np.random.default_rng(0), self.counts / self.trials
         for _ in range(resamples):
             yield replace(self, counts=random.binomial(self.trials, share).astype(float))
-
-    def shares(self) -> Iterator[tuple[float, float, float]]:
-        """Value, labels and share of successes of each cell."""
-        for value, counts in zip(self.values.tolist(), self.counts.tolist(), strict=True):
-            for labels, count in zip(self.labels.tolist(), counts, strict=True):
-                yield value, labels, count / self.trials
 
 
 def halves(found: Successes) -> Array:
@@ -185,7 +174,7 @@ def halves(found: Successes) -> Array:
     return np.where(half > found.labels[-1] * step, np.inf, half)
 
 
-def boundary(found: Successes, resamples: int = 400, seed: int = 0) -> Exponent:
+def boundary(found: Successes, resamples: int = 400) -> Exponent:
     r"""The power law of the boundary between success and failure.
 
     .. math:: \mathrm{logit}\,P = w (\log L - \log c - \beta \log v)
@@ -205,7 +194,7 @@ def boundary(found: Successes, resamples: int = 400, seed: int = 0) -> Exponent:
     freedom = len(log) - 2
     misfit = chi2.sf(2 * (loss - free_loss), freedom) if freedom > 0 else np.nan
     drawn = []
-    for again in found.resampled(resamples, seed):
+    for again in found.resampled(resamples):
         (w, _, s), _ = _fit(again, design, fitted)
         drawn.append(-s / max(w, 1e-9))
     low, high = np.quantile(drawn, LEVEL)
@@ -242,7 +231,7 @@ def _fit(found: Successes, design: Array, start: Array | None = None) -> tuple[A
 
 
 def regression_of(
-    measured: Mapping[float, Sequence[float]], resamples: int = 1000, seed: int = 0
+    measured: Mapping[float, Sequence[float]], resamples: int = 1000
 ) -> Exponent | None:
     """The power law of numbers at each v, by least squares of logarithms; None of fewer than two v.
 
@@ -253,7 +242,7 @@ def regression_of(
     pairs = [(v, count) for v, counts in measured.items() for count in counts]
     x, y = np.log(np.array([*zip(*pairs, strict=True)], float))
     line = linregress(x, y)
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     groups = [np.flatnonzero(x == v) for v in np.unique(x)]
     drawn = []
     for _ in range(resamples):
@@ -263,6 +252,6 @@ def regression_of(
     return Exponent(float(line.slope), float(low), float(high), float(np.exp(line.intercept)))
 
 
-def boundaries(found: Successes, resamples: int = 300, seed: int = 0) -> tuple[Array, Array]:
+def boundaries(found: Successes, resamples: int = 300) -> tuple[Array, Array]:
     """`halves` at each setting [V], and again of successes drawn again in each cell [R, V]."""
-    return halves(found), np.stack([halves(again) for again in found.resampled(resamples, seed)])
+    return halves(found), np.stack([halves(again) for again in found.resampled(resamples)])
