@@ -23,7 +23,7 @@ from graphtheory.papers.stats import Exponent, Successes, regression_of
 class Crossing:
     """Reads where each trial's curve crosses a threshold: the size that it needs.
 
-    Between two sizes the curve is taken as a straight line, see `stats.crossing`.
+    Between two sizes the curve is taken as a straight line.
     """
 
     size: str  # key of the size, such as the number of examples or of steps
@@ -32,8 +32,10 @@ class Crossing:
     setting: str = "value"  # key of the letter's value
     line: str = "{panel}"  # name of a line, with keys of a measurement in braces
     rising: bool = False  # whether the measure rises to the threshold; else it falls below it
-    log_size: bool = True  # whether the line is straight over the logarithm of the size
-    log_measure: bool = True  # whether it is straight in the logarithm of the measure
+    log_size: bool = True  # whether the line is straight over the logarithm of the size, above 0
+    # whether it is straight in the logarithm of the measure, of which what lies below a hundredth
+    # of the threshold counts as that hundredth
+    log_measure: bool = True
     stays: bool = False  # whether it has to stay there at all larger sizes
 
     def __call__(self, grid: Any, measured: Measurements) -> dict[str, dict[float, list[float]]]:
@@ -47,10 +49,29 @@ class Crossing:
         for line, value, seed in sorted(trials):
             trial = trials[line, value, seed]
             curve = sorted((at[self.size], at[self.measure]) for at in trial)
-            found = stats.crossing(curve, self.threshold, rising=self.rising, log_x=self.log_size,
-                             log_y=self.log_measure, stays=self.stays)  # fmt: skip
-            out[line].setdefault(value, []).append(found)
+            out[line].setdefault(value, []).append(self.of(curve))
         return out
+
+    def of(self, curve: Sequence[tuple[float, float]]) -> float:
+        """Where points (size, measure), sizes ascending, cross it, as `__call__` says."""
+        aim = self.threshold
+        past = [y >= aim if self.rising else y < aim for _, y in curve]
+        if self.stays and not all(past):
+            last = len(past) - 1 - past[::-1].index(False)
+            curve, past = curve[last:], past[last:]
+        x, y = curve[0]
+        for (x_next, y_next), there in zip(curve, past, strict=True):
+            if there:
+                if x_next == x:
+                    return float(x)
+                if self.log_measure:
+                    top, low = math.log(max(y, aim)), math.log(max(y_next, aim / 100))
+                    part = (top - math.log(aim)) / max(top - low, 1e-12)
+                else:
+                    part = (aim - y) / (y_next - y)
+                return float(x * (x_next / x) ** part if self.log_size else x + part * (x_next - x))
+            x, y = x_next, y_next
+        return math.inf
 
     def inside(self, grid: Any, measured: Measurements) -> dict[str, dict[float, list[float]]]:
         """The same at the values where every trial needs a size between the smallest and largest.

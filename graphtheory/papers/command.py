@@ -48,21 +48,23 @@ class Reproduce(Command):
             return
         root = show.data_root(self.root)
         figure = _figure(self.figure)
-        dataset = self._dataset(figure)
+        dataset, name = self._dataset(figure), figure.id
         self._refuse(figure)
         with show.usage_errors():
             if data := figure.data:
                 from graphtheory.lab.datasets import graphs, image_sets
+                from graphtheory.lab.datasets.catalogue import key
 
+                name += f"-{key(dataset)}"
                 with screen.working(f"reading {dataset}"):
                     (data.read or (image_sets if data.images else graphs).load)(dataset, root)
             grid = figure.settings(
                 dataset, root, seeds=self.seeds, first=self.seed, quick=self.quick
             )
-        out, kept = self._folder(figure.id, dataset)
-        rows = self._measure(screen, figure, grid, kept)
+        out = self.out or Path(f"runs/{name}")
+        rows = self._measure(screen, figure, grid, out / f"{name}.jsonl")
         report = figure.report(grid, rows)
-        _write(screen, out, kept.stem, report, {"grid": repr(grid), "rows": rows})
+        _write(screen, out, name, report, {"grid": repr(grid), "rows": rows})
 
     def _dataset(self, figure: Figure) -> str:
         """Name of the data set as the catalogue spells it; "" of a figure that draws its data."""
@@ -88,16 +90,6 @@ class Reproduce(Command):
             raise RefusedError(f"--dataset: got {self.dataset}, but {figure.id} draws its data")
         if self.seed and figure.data is not None:
             raise RefusedError(f"--seed: got {self.seed}, but {figure.id} takes splits from 0 on")
-
-    def _folder(self, figure: str, dataset: str) -> tuple[Path, Path]:
-        """Where the results go, and the file of finished cells there."""
-        name = figure
-        if dataset:
-            from graphtheory.lab.datasets.catalogue import key
-
-            name += f"-{key(dataset)}"
-        out = self.out or Path(f"runs/{name}")
-        return out, out / f"{name}.jsonl"
 
     def _measure(self, screen: Screen, figure: Figure, grid: Any, kept: Path) -> Measurements:
         from graphtheory.lab.train.watch import locked

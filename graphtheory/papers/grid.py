@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from functools import partial
 from itertools import count, product
 from pathlib import Path
@@ -145,7 +145,7 @@ class Grid:
                 out[f.metadata["axis"]] = cell[f.metadata["axis"]]
             elif f.metadata.get("recorded", True) and not (counted and f.name == "first"):
                 out[f.name] = getattr(self, f.name)
-        return {name: _plain(value) for name, value in out.items()}
+        return json.loads(json.dumps(out, default=asdict))
 
     def measure(
         self, run: Callable[..., list[Measured]], progress: Progress = lambda *_: None,
@@ -237,12 +237,3 @@ def label(cell: Cell) -> str:
 
 def _axes(grid: Grid) -> list[Field[Any]]:
     return [f for f in fields(grid) if "axis" in f.metadata]
-
-
-def _plain(value: Any) -> Any:
-    """Dataclasses as dictionaries, at any depth."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    if isinstance(value, tuple | list):
-        return [_plain(entry) for entry in value]
-    return value

@@ -15,6 +15,7 @@ from matplotlib.ticker import FixedLocator, Locator, LogLocator, NullLocator
 
 from graphtheory.lab.plot import style
 from graphtheory.lab.plot.style import COLORS, GRAY, WIDTH, Rows
+from graphtheory.papers.stats import Successes, halves
 
 _MARKED = 12  # settings, of which more leave no room for markers and a tick of each
 
@@ -25,21 +26,6 @@ def picture_of(
 ) -> Callable[[Any, Any, str], Any]:  # fmt: skip
     """A `Figure.picture` that draws what `rows` makes of the measurements."""
     return lambda grid, measured, title: draw(rows(measured), title=title, **options)
-
-
-def named_rows(rows: Rows, panel: str, series: str, at: str) -> list[dict[str, Any]]:
-    """The rows with the names of their panels and lines, and with their places as `at`.
-
-    A name is text with keys of the row in braces, such as "M1 = {relevant}"; a place may be a name,
-    or the value of a key.
-    """
-    return [
-        {
-            **row, "panel": panel.format(**row), "series": series.format(**row),
-            "at": at.format(**row) if "{" in at else row[at],
-        }
-        for row in rows
-    ]  # fmt: skip
 
 
 def lines(
@@ -122,7 +108,7 @@ def value_curves(
         xlabel: Name of the setting.
         ylabel: Name of the measure; "" where each panel has one of its own, and an axis.
         title: Above the picture.
-        panel: Name of a row's panel, as in `named_rows`.
+        panel: Name of a row's panel, with keys of the row in braces, such as "M1 = {relevant}".
         series: Name of its line, likewise. Panels that share no series have legends of their own.
         at: The setting, likewise, or the key of a number.
         value: Key of the measure.
@@ -135,7 +121,13 @@ def value_curves(
 
     Source: figures 3.4, 3.5, 5.1 to 5.4, 6.3, 6.4, 7.3 to 7.7, E.2 and F.1 of Li (2024).
     """
-    runs = named_rows(style.collected(rows, "rows", value), panel, series, at)
+    runs = [
+        {
+            **row, "panel": panel.format(**row), "series": series.format(**row),
+            "at": at.format(**row) if "{" in at else row[at],
+        }
+        for row in style.collected(rows, "rows", value)
+    ]  # fmt: skip
     names, every_line = style.order(runs, "panel"), style.order(runs, "series")
     texts = [setting for setting in style.order(runs, "at") if isinstance(setting, str)]
     sharey = ylabel != "" and axis is not log_axis
@@ -198,7 +190,7 @@ _MAP = "gray"
 
 @style.styled
 def phase_diagram(
-    cells: Rows,
+    by: Mapping[str, Successes],
     laws: Mapping[str, Law],
     *,
     xlabel: str,
@@ -209,18 +201,15 @@ def phase_diagram(
 
     Both axes are logarithmic, so that a power law is a straight line: solid the fitted boundary,
     dashed a line of the claimed exponent through its middle. Circles: half of the trials, for each
-    value by itself. A row per cell holds case, value (above 0), labels, share (0..1) and half
-    (labels; 0 or infinite where it lies outside the grid).
+    value by itself, where that lies inside the grid.
 
     Source: figures 3.3 and 3.6 of Li (2024), which are black and white in the same sense.
     """
-    rows = style.collected(cells, "cells", "share")
-    figure, cases = case_panels(style.order(rows, "case"), 3.6, xlabel, title)
+    figure, cases = case_panels(list(by), 3.6, xlabel, title)
     for case, axes in cases.items():
-        mine = [row for row in rows if row["case"] == case]
-        _heat(axes, mine)
+        _heat(axes, by[case])
         if case in laws:
-            _line(axes, sorted(style.order(mine, "value")), laws[case])
+            _line(axes, sorted(by[case].values.tolist()), laws[case])
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
     name_rows(cases, ylabel)
     shades = ScalarMappable(Normalize(0, 1), _MAP)
@@ -228,16 +217,13 @@ def phase_diagram(
     return figure
 
 
-def _heat(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
-    values, labels = sorted(style.order(rows, "value")), sorted(style.order(rows, "labels"))
-    share = np.full((len(labels), len(values)), np.nan)
-    for row in rows:
-        share[labels.index(row["labels"]), values.index(row["value"])] = row["share"]
+def _heat(axes: Axes, found: Successes) -> None:
+    order, half = found.values.argsort(), halves(found)
+    values, labels, share = found.values[order], found.labels, found.counts[order].T / found.trials
     axes.set(xscale="log", yscale="log")
     axes.pcolormesh(_edges(values), _edges(labels), share, cmap=_MAP, vmin=0, vmax=1)
-    half = {row["value"]: row["half"] for row in rows}
-    inside = {v: h for v, h in half.items() if 0 < h < math.inf}
-    axes.plot(list(inside), list(inside.values()), "o", color=COLORS[3], mec="black", mew=0.6,
+    inside = (half > 0) & (half < np.inf)
+    axes.plot(found.values[inside], half[inside], "o", color=COLORS[3], mec="black", mew=0.6,
               label="half of the trials")  # fmt: skip
     ticks(axes.xaxis, _some(values, 6), _short)
     ticks(axes.yaxis, _some(labels, 10), _short)
@@ -256,7 +242,7 @@ def _line(axes: Axes, values: Sequence[float], law: Law) -> None:
         axes.plot(x, line, "--", color=COLORS[5], label=f"claimed: {claimed:g}")
 
 
-def _edges(centers: Sequence[float]) -> Any:
+def _edges(centers: Any) -> Any:
     """Borders of cells on a logarithmic axis."""
     log = np.log(centers)
     if len(log) == 1:
@@ -265,7 +251,7 @@ def _edges(centers: Sequence[float]) -> Any:
     return np.exp([log[0] - (middle[0] - log[0]), *middle, log[-1] + (log[-1] - middle[-1])])
 
 
-def _some(values: Sequence[float], room: int) -> FixedLocator:
+def _some(values: Any, room: int) -> FixedLocator:
     return FixedLocator(list(values)[:: max(1, math.ceil(len(values) / room))])
 
 
@@ -274,21 +260,27 @@ def _short(x: float) -> str:
 
 
 @style.styled
-def power_laws(
-    points: Rows, laws: Mapping[str, Law], *, xlabel: str, ylabel: str, title: str = ""
-) -> Figure:
+def needed_picture(
+    needed: Mapping[str, Mapping[float, Sequence[float]]], laws: Mapping[str, Law],
+    *, xlabel: str, ylabel: str, title: str = "",
+) -> Figure | None:  # fmt: skip
     """Numbers over a letter on two logarithmic axes, with fitted (solid) and claimed (dashed) laws.
 
-    Points, one per trial, hold case, value and number (finite); `laws` are of the cases that have
-    one.
+    Needed are the numbers of the trials of each case and value, of which infinite ones are left
+    out; None where all are. `laws` are of the cases that have one.
 
     Source: figures 3.7 and B.6 of Li (2024).
     """
-    rows = style.collected(points, "points", "number")
-    figure, cases = case_panels(style.order(rows, "case"), 3.4, xlabel, title)
+    finite = {
+        case: {v: few for v, of in sorted(by.items()) if (few := [*filter(math.isfinite, of)])}
+        for case, by in needed.items()
+    }
+    if not any(finite.values()):
+        return None
+    shown = [case for case, by in finite.items() if by]
+    figure, cases = case_panels(shown, 3.4, xlabel, title)
     for index, (case, axes) in enumerate(cases.items()):
-        mine = [row for row in rows if row["case"] == case]
-        numbers = style.grouped(mine, "value", "number")
+        numbers = finite[case]
         low, middle, high = np.transpose([style.band(of) for of in numbers.values()])
         values, spread = list(numbers), [middle - low, high - middle]
         color = COLORS[index % len(COLORS)]
@@ -303,17 +295,3 @@ def power_laws(
         axes.legend(fontsize=8)
     name_rows(cases, ylabel)
     return figure
-
-
-def needed_picture(
-    needed: Mapping[str, Mapping[float, Sequence[float]]], laws: Mapping[str, Law], **words: str
-) -> Figure | None:
-    """`power_laws` of the finite numbers of each case and value; None where there are none."""
-    points = [
-        {"case": case, "value": value, "number": number}
-        for case, by in needed.items()
-        for value, numbers in by.items()
-        for number in numbers
-        if math.isfinite(number)
-    ]
-    return power_laws(points, laws, **words) if points else None

@@ -58,8 +58,6 @@ class Pivot:
     column: str = "{}"  # heading of a column, with "{}" for its value
     # the measurements of a cell as text, such as `lab.bench.rows.mean_spread`
     cell: Callable[[Sequence[float]], str] = lambda values: f"{fmean(values):.3f}"
-    # which measurements are shown
-    of: Callable[[Measurements], Measurements] = lambda measured: measured
     words: int = 1  # how many columns are words
     # whether lines and columns change places in the table, but not in the rows
     turned: bool = False
@@ -67,7 +65,6 @@ class Pivot:
 
     def __call__(self, grid: Any, measured: Measurements) -> Shown:
         """The table and the rows, whose values are those of the seeds."""
-        measured = self.of(measured)
         columns = list(dict.fromkeys(one[self.across] for one in measured)) if self.across else []
         lines, rows = [], []
         for mine in groups(measured, *self.lines).values():

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
@@ -247,3 +248,13 @@ def _near(image: Tensor, error: float, generator: Generator) -> Tensor:
     off = (u * s.clamp(max=1)[:, None]) @ v - image  # clipping may have made a column longer
     longest = off.norm(dim=1).amax(1).clamp(min=max(error, 1e-12))
     return image + off * (error / longest)[:, None, None]
+
+
+def begun(learner: Any, mu: Tensor, generator: Generator, **options: int) -> ShallowAttention:
+    """Networks at the start of a chapter's `Learner`, for patterns [T, M, d]."""
+    model = ShallowAttention(
+        mu.size(2), learner.embedding, learner.width, trials=len(mu), generator=generator,
+        scale=output_scale(learner.scale, learner.width), **options,
+    )  # fmt: skip
+    PatternStart(learner.sigma, learner.delta, learner.xi)(model, mu, generator)
+    return model

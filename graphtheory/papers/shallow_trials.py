@@ -1,7 +1,7 @@
 """Trials of a shallow network: which succeed, how fast they learn, where they attend."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, ClassVar, TypeVar
@@ -10,7 +10,7 @@ from graphtheory.lab.bench.rows import Row, Table
 from graphtheory.papers.claims import Crossing, Level, Power, Trend, exponent_rows, over, reached
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import needed_picture, phase_diagram, picture_of, step_curves
-from graphtheory.papers.pivot import Measurements, Shown, groups
+from graphtheory.papers.pivot import Measurements, Shown, groups, where
 from graphtheory.papers.shallow import ShallowAttention
 from graphtheory.papers.stats import Exponent, Successes, boundary, halves, means
 from graphtheory.patterns.draw import derive
@@ -85,13 +85,11 @@ class Boundary:
             law, claimed = claim.find(found), self.claimed[place]
             half = [number(labels) for labels in halves(found).tolist()]
             lines.append([case, *half, short(law), "-" if math.isnan(claimed) else f"{claimed:g}"])
-            for at, labels, share in found.shares():
-                cell = [
-                    one["hinge"] for one in measured
-                    if one["case"] == case and one["labels"] == labels
-                    and self.shown(one[self.setting]) == at
-                ]  # fmt: skip
-                about = {"case": case, claim.letter: round(at, 6), "labels": int(labels)}
+            cells = groups(where(measured, case=case), self.setting, "labels")
+            for value, labels in sorted(cells):
+                cell = [one["hinge"] for one in cells[value, labels]]
+                share = sum(hinge < SUCCESS for hinge in cell) / grid.seeds
+                about = {"case": case, claim.letter: round(self.shown(value), 6), "labels": labels}
                 rows.append(Row.of("share of successes", share, "1", **about))
                 rows.append(Row.of("test hinge loss", cell, "1", **about))
             rows += exponent_rows("exponent of the labels", law, case=case)
@@ -101,26 +99,15 @@ class Boundary:
 
     def picture(self, grid: Phases, measured: Measurements, title: str) -> Any:
         """The share of successes of each cell, with the laws."""
-        by, claim, laws = self.successes(grid, measured), self.claim, {}
-        for claimed, (case, found) in zip(self.claimed, by.items(), strict=True):
-            law = claim.find(found)
-            if law is not None:
-                laws[case] = law.line(claimed)
+        by, claim = self.successes(grid, measured), self.claim
+        laws = {
+            case: law.line(claimed)
+            for claimed, (case, found) in zip(self.claimed, by.items(), strict=True)
+            if (law := claim.find(found)) is not None
+        }
         return phase_diagram(
-            cells(by), laws, xlabel=claim.letter, ylabel=self.labels, title=f"{title} a cell"
+            by, laws, xlabel=claim.letter, ylabel=self.labels, title=f"{title} a cell"
         )
-
-
-def cells(by: Mapping[str, Successes]) -> list[dict[str, Any]]:
-    """Successes of each case as `pictures.phase_diagram` takes them."""
-    out = []
-    for case, found in by.items():
-        half = dict(zip(found.values.tolist(), halves(found).tolist(), strict=True))
-        out += [
-            {"case": case, "value": value, "labels": labels, "share": share, "half": half[value]}
-            for value, labels, share in found.shares()
-        ]
-    return out
 
 
 def number(value: float, digits: str = ".1f") -> str:

@@ -53,31 +53,26 @@ class Minimum:
         return f"lowest at {self.at:g}, inside in {100 * self.inside:.0f} % of resamples"
 
 
-def medians(
-    by: Mapping[float, Sequence[float]], resamples: int = 1000, seed: int = 0
-) -> tuple[Array, Array]:
+def medians(by: Mapping[float, Sequence[float]], resamples: int = 1000) -> tuple[Array, Array]:
     """Medians at each setting [V], and again of resampled seeds [R, V].
 
     Args:
         by: Setting -> the measure of each seed, in the same order of seeds; nan of a trial that
             has none, but not of all. A resample of these alone has the median of all seeds.
         resamples: Of the bootstrap, over seeds: those of a seed stay together.
-        seed: Of the bootstrap.
     """
     table = np.array([list(by[value]) for value in sorted(by)], float)  # [V, seeds]
-    pick = np.random.default_rng(seed).integers(table.shape[1], size=(resamples, table.shape[1]))
+    pick = np.random.default_rng(0).integers(table.shape[1], size=(resamples, table.shape[1]))
     known = np.ma.masked_invalid(table)
     whole = np.ma.median(known, axis=1).filled(np.nan)
     drawn = np.ma.median(known[:, pick], axis=2).filled(np.nan).T
     return whole, np.where(np.isnan(drawn), whole, drawn)
 
 
-def means(
-    by: Mapping[float, Sequence[float]], resamples: int = 1000, seed: int = 0
-) -> tuple[Array, Array]:
+def means(by: Mapping[float, Sequence[float]], resamples: int = 1000) -> tuple[Array, Array]:
     """`medians`, but means: of few seeds, whose differences then cancel; infinite where one is."""
     table = np.array([list(by[value]) for value in sorted(by)], float)  # [V, seeds]
-    pick = np.random.default_rng(seed).integers(table.shape[1], size=(resamples, table.shape[1]))
+    pick = np.random.default_rng(0).integers(table.shape[1], size=(resamples, table.shape[1]))
     return table.mean(1), table[:, pick].mean(2).T
 
 
@@ -113,43 +108,6 @@ def lowest(values: Sequence[float], sample: tuple[Array, Array]) -> Minimum:
     return Minimum(float(values[int(whole.argmin())]), float(inside.mean()))
 
 
-def crossing(
-    curve: Sequence[tuple[float, float]], threshold: float,
-    *, rising: bool = False, log_x: bool = False, log_y: bool = False, stays: bool = False,
-) -> float:  # fmt: skip
-    """Where a curve first passes a threshold, on the straight line between the points around it.
-
-    Args:
-        curve: Points (x, y), x ascending, at least one.
-        threshold: Of y.
-        rising: Whether to pass is to reach it from below; otherwise to fall below it.
-        log_x: The line is straight over the logarithm of x, which is above 0.
-        log_y: The line is straight in the logarithm of y, of which what lies below a hundredth of
-            the threshold counts as that hundredth.
-        stays: Take the last time that it passes, after which no point is back.
-
-    Returns: The first x where that point is past the threshold already, infinity where none is.
-    """
-    past = [y >= threshold if rising else y < threshold for _, y in curve]
-    if stays and not all(past):
-        last = len(past) - 1 - past[::-1].index(False)
-        curve, past = curve[last:], past[last:]
-    x, y = curve[0]
-    for (x_next, y_next), there in zip(curve, past, strict=True):
-        if there:
-            if x_next == x:
-                return float(x)
-            if log_y:
-                top = math.log(max(y, threshold))
-                low = math.log(max(y_next, threshold / 100))
-                part = (top - math.log(threshold)) / max(top - low, 1e-12)
-            else:
-                part = (threshold - y) / (y_next - y)
-            return float(x * (x_next / x) ** part if log_x else x + part * (x_next - x))
-        x, y = x_next, y_next
-    return math.inf
-
-
 _RIDGE = 1e-3  # keeps the fit finite where no trial contradicts another
 
 
@@ -169,7 +127,7 @@ class Exponent:
         return f"{self.exponent:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
     def line(self, claimed: float) -> dict[str, float]:
-        """As the pictures `phase_diagram` and `power_laws` draw it beside a claimed exponent."""
+        """As `phase_diagram` and `needed_picture` draw it beside a claimed exponent."""
         return {"factor": self.factor, "exponent": self.exponent, "claimed": claimed}
 
 
@@ -196,17 +154,11 @@ class Successes:
             counts[values.index(value), labels.index(of)] += 1
         return cls(np.array(values, float), np.array(labels, float), counts, trials)
 
-    def resampled(self, resamples: int, seed: int) -> "Iterator[Successes]":
+    def resampled(self, resamples: int) -> "Iterator[Successes]":
         """The same with successes drawn again in each cell."""
-        random, share = np.random.default_rng(seed), self.counts / self.trials
+        random, share = np.random.default_rng(0), self.counts / self.trials
         for _ in range(resamples):
             yield replace(self, counts=random.binomial(self.trials, share).astype(float))
-
-    def shares(self) -> Iterator[tuple[float, float, float]]:
-        """Value, labels and share of successes of each cell."""
-        for value, counts in zip(self.values.tolist(), self.counts.tolist(), strict=True):
-            for labels, count in zip(self.labels.tolist(), counts, strict=True):
-                yield value, labels, count / self.trials
 
 
 def halves(found: Successes) -> Array:
@@ -222,7 +174,7 @@ def halves(found: Successes) -> Array:
     return np.where(half > found.labels[-1] * step, np.inf, half)
 
 
-def boundary(found: Successes, resamples: int = 400, seed: int = 0) -> Exponent:
+def boundary(found: Successes, resamples: int = 400) -> Exponent:
     r"""The power law of the boundary between success and failure.
 
     .. math:: \mathrm{logit}\,P = w (\log L - \log c - \beta \log v)
@@ -242,7 +194,7 @@ def boundary(found: Successes, resamples: int = 400, seed: int = 0) -> Exponent:
     freedom = len(log) - 2
     misfit = chi2.sf(2 * (loss - free_loss), freedom) if freedom > 0 else np.nan
     drawn = []
-    for again in found.resampled(resamples, seed):
+    for again in found.resampled(resamples):
         (w, _, s), _ = _fit(again, design, fitted)
         drawn.append(-s / max(w, 1e-9))
     low, high = np.quantile(drawn, LEVEL)
@@ -265,32 +217,32 @@ def _fit(found: Successes, design: Array, start: Array | None = None) -> tuple[A
         slope = np.concatenate([[(off * (log - middle)).sum()], design.T @ off.sum(1)])
         return float(value + _RIDGE * (at**2).sum()), slope + 2 * _RIDGE * at
 
+    # coefficients of the design's constant column, as log labels are centered
+    ones = np.linalg.lstsq(design, np.ones(len(design)), rcond=None)[0]
     if start is None:
         start = np.eye(1 + design.shape[1])[0]
     else:
-        start = start + np.concatenate([[0], start[0] * middle * _ones(design)])
+        start = start + np.concatenate([[0], start[0] * middle * ones])
     bounds = [(0.0, None), *[(None, None)] * design.shape[1]]
     best = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
     at = np.array(best.x)
-    at[1:] -= at[0] * middle * _ones(design)
+    at[1:] -= at[0] * middle * ones
     return at, float(best.fun)
 
 
-def _ones(design: Array) -> Array:
-    """Coefficients of the design's constant column, as log labels are centered."""
-    return np.asarray(np.linalg.lstsq(design, np.ones(len(design)), rcond=None)[0], np.float64)
-
-
-def regression(
-    values: Sequence[float], counts: Sequence[float], resamples: int = 1000, seed: int = 0
-) -> Exponent:
-    """The power law of numbers, by least squares of logarithms, at two or more different v.
+def regression_of(
+    measured: Mapping[float, Sequence[float]], resamples: int = 1000
+) -> Exponent | None:
+    """The power law of numbers at each v, by least squares of logarithms; None of fewer than two v.
 
     The interval is that of a bootstrap, which resamples the points within each v.
     """
-    x, y = np.log(np.asarray(values, float)), np.log(np.asarray(counts, float))
+    if len(measured) < 2:
+        return None
+    pairs = [(v, count) for v, counts in measured.items() for count in counts]
+    x, y = np.log(np.array([*zip(*pairs, strict=True)], float))
     line = linregress(x, y)
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     groups = [np.flatnonzero(x == v) for v in np.unique(x)]
     drawn = []
     for _ in range(resamples):
@@ -300,14 +252,6 @@ def regression(
     return Exponent(float(line.slope), float(low), float(high), float(np.exp(line.intercept)))
 
 
-def regression_of(measured: Mapping[float, Sequence[float]]) -> Exponent | None:
-    """`regression` of the measurements at each v; None of fewer than two v."""
-    if len(measured) < 2:
-        return None
-    pairs = [(v, count) for v, counts in measured.items() for count in counts]
-    return regression([v for v, _ in pairs], [count for _, count in pairs])
-
-
-def boundaries(found: Successes, resamples: int = 300, seed: int = 0) -> tuple[Array, Array]:
+def boundaries(found: Successes, resamples: int = 300) -> tuple[Array, Array]:
     """`halves` at each setting [V], and again of successes drawn again in each cell [R, V]."""
-    return halves(found), np.stack([halves(again) for again in found.resampled(resamples, seed)])
+    return halves(found), np.stack([halves(again) for again in found.resampled(resamples)])

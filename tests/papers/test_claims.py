@@ -9,7 +9,7 @@ from graphtheory.lab.bench.rows import Row
 from graphtheory.papers import claims
 from graphtheory.papers import stats as trends
 from graphtheory.papers.claims import Crossing, Level, Power, Trend, Turn, exponent_rows, fewer
-from graphtheory.papers.stats import Successes, boundaries, boundary, crossing, halves, regression
+from graphtheory.papers.stats import Successes, boundaries, boundary, halves, regression_of
 
 CLAIM = Crossing("contexts")
 FEW_DRAWS, BOUNDARIES = partial(boundary, resamples=50), partial(boundaries, resamples=30)
@@ -200,20 +200,21 @@ def test_seeds_stay_together_and_trials_without_a_measure_do_not_count() -> None
 
 def test_where_a_curve_passes() -> None:
     falling = [(1, 1.0), (10, 0.1), (100, 0.01)]
-    assert crossing(falling, 0.1**0.5, log_x=True, log_y=True) == pytest.approx(10**0.5)
-    assert crossing(falling, 0.55) == pytest.approx(5.5)
-    assert crossing([(3, 0.0), *falling[1:]], 0.5) == 3  # past it at the first point
-    assert crossing(falling, 0.001) == math.inf
-    rising = [(1, 0.0), (100, 1.0)]
-    assert crossing(rising, 0.5, rising=True, log_x=True) == pytest.approx(10)
+    straight = partial(Crossing, "n", log_size=False, log_measure=False)
+    assert Crossing("n", threshold=0.1**0.5).of(falling) == pytest.approx(10**0.5)
+    assert straight(threshold=0.55).of(falling) == pytest.approx(5.5)
+    past = [(3, 0.0), *falling[1:]]  # at the first point already
+    assert straight(threshold=0.5).of(past) == 3
+    assert straight(threshold=0.001).of(falling) == math.inf
+    rising = Crossing("n", threshold=0.5, rising=True, log_measure=False)
+    assert rising.of([(1, 0.0), (100, 1.0)]) == pytest.approx(10)
     # an error of 0 counts as a hundredth of the threshold
-    assert crossing([(1, 1.0), (2, 0.0)], 0.1, log_y=True) == pytest.approx(1 + 1 / 3)
+    steps = Crossing("n", threshold=0.1, log_size=False)
+    assert steps.of([(1, 1.0), (2, 0.0)]) == pytest.approx(1 + 1 / 3)
 
 
 def test_where_a_curve_passes_for_the_last_time() -> None:
-    def settled(curve: list[tuple[float, float]]) -> float:
-        return crossing(curve, 0.05, log_x=True, log_y=True, stays=True)
-
+    settled = Crossing("n", stays=True).of
     fall = math.log(0.1 / 0.05) / math.log(100)
     assert settled([(5, 0.4), (10, 0.1), (20, 0.001)]) == pytest.approx(10 * 2**fall)
     again = settled([(5, 0.01), (10, 0.2), (20, 0.01)])
@@ -260,10 +261,9 @@ def test_half_of_the_trials_and_regression_of_counts() -> None:
     half = halves(Successes(VALUES, LABELS, counts, 20))
     assert half[0] == np.inf and half[1] == 0 and 20 < half[2] < 32
     random = np.random.default_rng(1)
-    values = VALUES.repeat(10)
-    counts = 3 * values**-2 * np.exp(0.1 * random.standard_normal(50))
-    found = regression(values.tolist(), counts.tolist(), resamples=200)
-    assert found.low < -2 < found.high and found.high - found.low < 0.2
+    counts = 3 * VALUES[:, None] ** -2 * np.exp(0.1 * random.standard_normal((5, 10)))
+    found = regression_of(dict(zip(VALUES.tolist(), counts.tolist(), strict=True)), resamples=200)
+    assert found is not None and found.low < -2 < found.high and found.high - found.low < 0.2
     assert str(found).startswith(f"{found.exponent:.2f} [")
 
 

@@ -20,9 +20,10 @@ from graphtheory.papers import pictures
 from graphtheory.papers.claims import Power
 from graphtheory.papers.figure import DataSets, Figure, Verdict, figures, verdict_of
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
-from graphtheory.papers.pictures import error_curves, phase_diagram, power_laws, step_curves
+from graphtheory.papers.pictures import error_curves, needed_picture, phase_diagram, step_curves
 from graphtheory.papers.pivot import Pivot
 from graphtheory.papers.shallow_trials import Curves, Phases
+from graphtheory.papers.stats import Successes, halves
 from tests.lab.test_plot import lines, pixels
 from tests.papers.icl.test_training import PICTURES as OF_PROMPTS
 from tests.papers.topology.test_figures import PICTURES as OF_SAMPLES
@@ -189,12 +190,9 @@ MEDIANS = [
     for at, error in zip((100, 300), (scale * e for e in errors), strict=True)
     for seed in range(3)
 ]
-CELLS = [
-    {"case": case, "value": v, "labels": n, "share": min(1.0, n * v / 10), "half": half}
-    for case in ("gt", "gcn")
-    for v, half in ((0.2, 25.0), (0.4, 12.5), (0.8, math.inf))
-    for n in (5, 10, 20, 40)
-]
+COUNTS = np.array([[1, 2, 4, 8], [10, 10, 10, 10], [2, 4, 8, 10.0]])
+FOUND = Successes(np.array([0.2, 0.8, 0.4]), np.array([5.0, 10, 20, 40]), COUNTS, 10)
+CELLS = {"gt": FOUND, "gcn": FOUND}
 LAW = {"factor": 5.0, "exponent": -1.0, "claimed": -2.0}
 LOOKS = [
     {"case": case, "series": name, "step": step, "loss": top / (1 + step), "seed": seed}
@@ -203,16 +201,14 @@ LOOKS = [
     for step in (0, 10, 20)
     for seed in (0, 1)
 ]
-NEEDED = [
-    {"case": case, "value": v, "number": 5 / v + seed}
-    for case, v, seed in product(("gt", "gcn"), (0.2, 0.4, 0.8), (0, 1, 2))
-]
+NUMBERS = {v: [5 / v, 5 / v + 1, math.inf, 5 / v + 2] for v in (0.8, 0.4, 0.2)}
+NEEDED = {"gt": NUMBERS, "none": {0.2: [math.inf]}, "gcn": NUMBERS}
 PICTURES: dict[str, Callable[..., Drawing]] = (
     {
         "error_curves": lambda: error_curves(MEDIANS, xlabel="labels", title="T"),
         "phase_diagram": lambda: phase_diagram(CELLS, {"gt": LAW}, xlabel="gamma_d", title="T"),
         "step_curves": lambda: step_curves(LOOKS, value="loss", ylabel="loss", title="T"),
-        "power_laws": lambda: power_laws(
+        "needed_picture": lambda: needed_picture(
             NEEDED, {"gt": LAW}, xlabel="gamma_d", ylabel="steps", title="T"
         ),
     }
@@ -254,7 +250,8 @@ def test_phases_are_shares_with_a_boundary_where_there_is_one() -> None:
     assert shares[:, 0].tolist() == [0.1, 0.2, 0.4, 0.8] and shares[3, 2] == 1
     assert mesh.get_cmap()(0.0)[:3] == (0, 0, 0) and mesh.get_cmap()(1.0)[:3] == (1, 1, 1)
     drawn = lines(gt)
-    assert drawn["half of the trials"] == ([0.2, 0.4], [25.0, 12.5])
+    half = halves(FOUND).tolist()
+    assert half[1] == 0 and drawn["half of the trials"] == ([0.2, 0.4], half[::2])
     x, y = drawn["fitted: -1.00"]
     assert [a * b for a, b in zip(x, y, strict=True)] == pytest.approx([5.0] * len(x))
     assert "claimed: -2" in drawn and list(lines(gcn)) == ["half of the trials"]
@@ -268,7 +265,8 @@ def test_curves_and_numbers_are_medians_with_their_marks_and_law() -> None:
     cut, _ = step_curves(LOOKS, value="loss", ylabel="", xlabel="turns", upright=12.0).axes
     assert [12.0, 12.0] in [list(line.get_xdata()) for line in cut.get_lines()]
     assert cut.get_xlabel() == "turns"
-    gt, gcn = power_laws(NEEDED, {"gt": LAW}, xlabel="gamma_d", ylabel="steps").axes
+    assert needed_picture({"none": NEEDED["none"]}, {}, xlabel="gamma_d", ylabel="steps") is None
+    gt, gcn = needed_picture(NEEDED, {"gt": LAW}, xlabel="gamma_d", ylabel="steps").axes
     (points,) = gt.containers
     assert list(points[0].get_ydata()) == pytest.approx([26, 13.5, 7.25])
     assert "fitted: -1.00" in lines(gt) and "fitted: -1.00" not in lines(gcn)

@@ -105,20 +105,15 @@ class TrajectoryErrors:
         start = place.argsort(-1)  # of the trajectory through each pattern, [..., K + 1, M]
         if not torch.equal(place.gather(-1, start), place[..., :1, :].expand_as(place)):
             raise ValueError("task: a step maps two patterns to one, expected permutations")
-        by_start = self._by_start(patterns).to(task.device)  # [K, M, M]
-        step = torch.arange(steps, device=task.device)[:, None, None]
-        return by_start[step, start[..., :-1, :, None], start[..., 1:, None, :]]
-
-    def _by_start(self, patterns: int) -> Tensor:
-        """The matrices [K, M, M] between trajectories, which are numbered by their start."""
-        eye = torch.eye(patterns)
-        rival = torch.arange(patterns)
+        eye, rival = torch.eye(patterns), torch.arange(patterns)
         rival = rival ^ 1 if self.onto == "pairs" else (rival + 1) % patterns
-        out = []
+        out = []  # matrices [M, M] between trajectories, which are numbered by their start
         for p, q in zip(self.right, self.rival, strict=True):
             rest = max(1 - p - q, 0.0) / max(patterns - 2, 1)
             out.append(rest + (p - rest) * eye + (q - rest) * eye[rival])
-        return torch.stack(out)
+        by_start = torch.stack(out).to(task.device)  # [K, M, M]
+        step = torch.arange(steps, device=task.device)[:, None, None]
+        return by_start[step, start[..., :-1, :, None], start[..., 1:, None, :]]
 
 
 def _check_rho(p: float, rho: float, patterns: int) -> None:

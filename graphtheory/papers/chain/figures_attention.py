@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from statistics import fmean, median
 from typing import Any
 
@@ -71,9 +70,9 @@ def _show(grid: Dynamics, measured: Measurements) -> Shown:
     shown = Pivot(
         f"attention of the query after {last} steps",
         {kind: f"attention, {kind}" for kind in KINDS},
-        {"layer": "layer", "head": "head"}, heads=[""], of=partial(at_most, "step"), facts=["step"],
+        {"layer": "layer", "head": "head"}, heads=[""], facts=["step"],
         begin=lambda row: [f"layer {row['layer']}, head {row['head']}"],
-    )(grid, measured)  # fmt: skip
+    )(grid, at_most("step", measured))  # fmt: skip
     errors = _errors(measured)
     return shown._replace(
         rows=[*shown.rows, Row.of("test error", errors, "1", contexts=grid.data.contexts)]

@@ -1,7 +1,7 @@
 """Steps of a reasoning task as transition matrices, and what they imply."""
 
 import math
-from functools import partial
+from functools import partial, reduce
 
 import torch
 from torch import Tensor
@@ -85,10 +85,7 @@ def k_step_matrix(transitions: Tensor) -> Tensor:
 
     Source: Li (2024), before eq. (7.13).
     """
-    out, *rest = transitions.unbind(-3)
-    for step in rest:
-        out = out @ step
-    return out
+    return reduce(torch.matmul, transitions.unbind(-3))
 
 
 def primacy(transitions: Tensor, task: Tensor) -> Tensor:

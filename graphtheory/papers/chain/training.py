@@ -146,20 +146,14 @@ class Probe:
         left = self.prompts
         while left:
             some = min(left, max(1, _COLUMNS // (contexts * data.steps)))
-            found.append(self._errors(model, data, patterns, some, contexts, generator))
+            prompts = data.testing(patterns, some, contexts, self.share, self.errors, generator)
+            columns, steps = prompts.columns(), data.steps
+            if self.inference == "ICL":
+                columns, steps = prompts.icl_columns(), 1
+            answers = models.cot_generate(model, columns, prompts.query[:, 0], patterns, steps)
+            found.append(error_of(answers, prompts.query_pattern[:, -steps:]))
             left -= some
         return float(torch.cat(found).mean())
-
-    def _errors(
-        self, model: ChainModel, data: ChainData, patterns: Tensor, count: int, contexts: int,
-        generator: Generator,
-    ) -> Tensor:  # fmt: skip
-        prompts = data.testing(patterns, count, contexts, self.share, self.errors, generator)
-        columns, steps = prompts.columns(), data.steps
-        if self.inference == "ICL":
-            columns, steps = prompts.icl_columns(), 1
-        found = models.cot_generate(model, columns, prompts.query[:, 0], patterns, steps)
-        return error_of(found, prompts.query_pattern[:, -steps:])
 
 
 @torch.no_grad()

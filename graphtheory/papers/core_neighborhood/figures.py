@@ -171,9 +171,8 @@ def _show_loss(grid: Curves, measured: Measurements) -> Shown:
 
 def _draw_loss(grid: Curves, measured: Measurements, title: str) -> Any:
     return step_curves(
-        [one | {"series": f"eps_0 = {one['eps_0']:g}"} for one in measured],
-        value="hinge", ylabel="test hinge loss (dotted: 2 eps_0)", title=title,
-        marks=[2 * eps_0 for eps_0 in grid.values],
+        measured, series="eps_0 = {eps_0:g}", value="hinge", title=title,
+        ylabel="test hinge loss (dotted: 2 eps_0)", marks=[2 * eps_0 for eps_0 in grid.values],
     )  # fmt: skip
 
 

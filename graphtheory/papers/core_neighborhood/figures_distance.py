@@ -284,11 +284,8 @@ def printed_scores(grid: Labels, seed: int, share: float, recipe: Recipe) -> lis
     if recipe.name == "gcn":
         wide = labels.at_least_as_large(recipe.trial, printed("gt"), data)
         recipe = replace(recipe, trial=wide)
-    data.train_mask = labels.fewer_labels(data.y, data.train_mask, share, seed)
-    about = {"model": recipe.name, "labels": int(data.train_mask.sum()), "share": share}
-    value = recipe.test(recipe.name, data, seed)
-    size = labels.parameters(recipe.trial, data)
-    return [about | {"seed": seed, "value": value, "parameters": size}]
+    size = {"parameters": labels.parameters(recipe.trial, data)}
+    return [row | size for row in labels.scores(grid, seed, share, recipe)]
 
 
 def sizes(grid: Labels, measured: Measurements) -> Verdict:

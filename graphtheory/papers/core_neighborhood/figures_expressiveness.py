@@ -14,13 +14,14 @@ from torch_geometric.data import Data
 from torch_geometric.datasets import InfectionDataset
 from torch_geometric.datasets.graph_generator import GraphGenerator
 from torch_geometric.nn import GINConv, GPSConv
-from torch_geometric.utils import to_undirected
+from torch_geometric.utils import from_networkx
 
 from graphtheory.graph import Neighborhood, cliques
 from graphtheory.lab.bench.rows import Row, Table, mean_spread
 from graphtheory.models.stack import ResidualStack, StackOptions
 from graphtheory.nn import GATConv, GCNConv, SPDTransformerConv
 from graphtheory.nn.conv.pna_conv import PNAConv
+from graphtheory.papers.claims import over
 from graphtheory.papers.core_neighborhood.expressiveness import expressiveness_pairs
 from graphtheory.papers.figure import DataSets, Figure, Verdict, small, verdict_of
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
@@ -242,8 +243,7 @@ class Sparse(GraphGenerator):
 
     def __call__(self) -> Data:
         graph = nx.fast_gnp_random_graph(self.nodes, self.probability, self.seed)
-        edges = torch.tensor(list(graph.edges)).view(-1, 2).T
-        return Data(num_nodes=self.nodes, edge_index=to_undirected(edges, num_nodes=self.nodes))
+        return from_networkx(graph).coalesce()
 
 
 @dataclass(frozen=True)
@@ -339,8 +339,7 @@ def correlation(
 
 def reads_distances(grid: Infection, measured: Measurements) -> Verdict:
     """The network with distances is at `_LEAST` on every graph."""
-    mine = {n: [m["mcc"] for m in measured if (m["network"], m["nodes"]) == (OURS, n)]
-            for n in dict.fromkeys(m["nodes"] for m in measured)}  # fmt: skip
+    mine = over("nodes", "mcc", "{network}")(grid, measured)[OURS]
     told = ", ".join(f"{fmean(values):.2f} on {n:,} nodes" for n, values in mine.items())
     holds = verdict_of(all(fmean(values) >= _LEAST for values in mine.values()), grid.seeds)
     return Verdict(f"{OURS}: {told}; at least {_LEAST} expected: {holds}.")

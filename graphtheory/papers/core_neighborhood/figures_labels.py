@@ -70,12 +70,10 @@ def tuned(dataset: str) -> tuple[Recipe, ...]:
 
     The transformer without encoding has the configuration of the one with it, b left out.
     """
-    found = [
-        (model, *tuned_config(dataset, "gt" if model == "gt-plain" else model)) for model in MODELS
-    ]
+    found = {model: tuned_config(dataset, model.removesuffix("-plain")) for model in MODELS}
     return tuple(
-        Recipe(model, replace(trial, model=model), epochs, patience)
-        for model, trial, epochs, patience in found
+        Recipe(model, replace(trial, model=model), *limits)
+        for model, (trial, *limits) in found.items()
     )
 
 
@@ -152,11 +150,8 @@ def show_labels(grid: Labels, measured: Measurements) -> Shown:
 
 def best_with_encoding(grid: Labels, measured: Measurements) -> Verdict:
     """At how many numbers of labels the network with encoding is ahead."""
-    found = [
-        {model: fmean(scores) for model, scores in of.items()}
-        for _, of in by_labels(measured).values()
-    ]
-    best = sum(of["gt"] > max(of["gt-plain"], of["gcn"]) for of in found)
+    found = [[fmean(of[model]) for model in MODELS] for _, of in by_labels(measured).values()]
+    best = sum(ours > max(others) for ours, *others in found)
     return Verdict(
         f"The network with encoding alone has the best mean at {best} of {len(found)} label counts."
     )

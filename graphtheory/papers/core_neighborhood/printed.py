@@ -54,17 +54,15 @@ def verdicts(rows: list[Row]) -> list[Compared]:
 
 
 def beside(rows: list[Row]) -> Printed | None:
-    """The printed numbers as the report of a diagnosis takes them; None for other data sets."""
+    """The printed numbers as the report of a diagnosis takes them; None for other data sets.
+
+    Of each quantity the definition as printed, and the closest.
+    """
     found = verdicts(rows)
     if not found:
         return None
     shares = PRINTED[rows[0].parameters["dataset"]]["share"]
-    return Printed("thesis", shares, verdict_table(found))
-
-
-def verdict_table(found: list[Compared]) -> Table:
-    """Found, printed, difference: the definition as printed, and the closest."""
-    return Table(
+    table = Table(
         "Beside the printed numbers",
         ("table", "quantity", "found", "thesis", "difference"),
         [
@@ -78,6 +76,7 @@ def verdict_table(found: list[Compared]) -> Table:
         words=2,
         note="* the closest of several definitions; without a star the one that is printed.",
     )  # fmt: skip
+    return Printed("thesis", shares, table)
 
 
 def _select(rows: list[Row], name: str, **parameters: Any) -> list[Row]:

@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from graphtheory.graph import Neighborhood, union
 from graphtheory.lab.datasets.embedded import CoreNeighborhoodGraph
 from graphtheory.lab.metrics import mass_on
 from graphtheory.papers.hinge import Algorithm4, HingeTask, Outcome, train_hinge
-from graphtheory.papers.shallow import ROOT, PatternStart, ShallowAttention, Watch, output_scale
-from graphtheory.patterns import AddSelf, Compose, Sample
+from graphtheory.papers.shallow import ROOT, ShallowAttention, Watch, begun
+from graphtheory.patterns import AddSelf, Compose, Pattern, Sample
 from graphtheory.patterns.draw import generator_of
 from graphtheory.structure import shortest_path_distance
 
@@ -44,28 +44,6 @@ class Learner:
     def name(self) -> str:
         """The name in tables and pictures."""
         return f"{self.network}, a = {self.scale}"
-
-    def options(self) -> Algorithm4:
-        """The options of its training."""
-        sample = Sample(self.samples)
-        pattern = sample if self.network == GCN else Compose(sample, AddSelf())
-        return Algorithm4(self.step_size, self.steps, self.batch_size, pattern, quiet=100)
-
-    def model(self, mu: Tensor, generator: Generator) -> ShallowAttention:
-        """Networks for patterns [T, M, d], at their start."""
-        model = ShallowAttention(
-            mu.size(2), self.embedding, self.width, trials=len(mu),
-            buckets=self.buckets if self.network == GT else 0,
-            scale=output_scale(self.scale, self.width), generator=generator,
-        )  # fmt: skip
-        PatternStart(self.sigma, self.delta, self.xi)(model, mu, generator)
-        return model.without_attention() if self.network == GCN else model
-
-    def trained(self, model: ShallowAttention) -> list[Tensor]:
-        """The parameters that training changes."""
-        if self.network == GCN:
-            return [model.W_O, model.W_V]
-        return [model.W_O, model.W_V, model.W_K, model.W_Q, model.b]
 
 
 class Graph(NamedTuple):
@@ -133,7 +111,13 @@ def run(
 ) -> tuple[ShallowAttention, int]:
     """Train one network on each graph, all with as many labels; also how many steps that took."""
     generator = generator_of(seed, len(graphs))
-    model = learner.model(torch.stack([g.mu for g in graphs]), generator)
+    mu = torch.stack([g.mu for g in graphs])
+    model = begun(learner, mu, generator, buckets=learner.buckets if learner.network == GT else 0)
+    pattern: Pattern = Compose(Sample(learner.samples), AddSelf())
+    trained = list(model.parameters())
+    if learner.network == GCN:
+        pattern, trained = Sample(learner.samples), [model.W_O, model.W_V]
+        model.without_attention()
     sizes = torch.tensor([0, *(len(g.y) for g in graphs)]).cumsum(0)[:-1]
     task = HingeTask(
         torch.cat([g.x for g in graphs]),
@@ -142,8 +126,9 @@ def run(
         union([g.candidates(learner.network) for g in graphs]),
     )
     steps = train_hinge(
-        model, task, learner.trained(model), learner.options(), generator,
-        watch=lambda step: watch(step, model),
+        model, task, trained,
+        Algorithm4(learner.step_size, learner.steps, learner.batch_size, pattern, quiet=100),
+        generator, watch=lambda step: watch(step, model),
     )  # fmt: skip
     return model, steps
 

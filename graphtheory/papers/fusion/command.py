@@ -1,6 +1,5 @@
 """The command `graphtheory train --task contrastive` and the report that it writes."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,6 +71,7 @@ def _recipe(asked: "Train") -> c.ContrastiveRecipe:
 def _report(
     screen: Screen, out: Path, recipe: c.ContrastiveRecipe, seed: int, found: dict[str, Any]
 ) -> None:
+    """Say, write and draw how well frozen features do, the loss, every epoch, the command."""
     screen.say(
         f"test, features of the backbone: linear probe {100 * found['probe']:.2f} %, 1-nearest "
         f"neighbor {100 * found['nearest']:.2f} %; probe on validation {100 * found['val']:.2f} %"
@@ -80,38 +80,28 @@ def _report(
     kept["environment"] = asdict(Environment.here())
     show.write_json(out / "result.json", kept)
     with screen.working("report.html"):
-        page = contrastive_page(recipe, found, found["history"], seed, screen.command)
+        page = Page(
+            f"{recipe.encoder} with {recipe.head} head on {recipe.dataset}, without labels",
+            f"Test accuracy of frozen features of the backbone: linear probe "
+            f"{100 * found['probe']:.2f} %, 1-nearest neighbor {100 * found['nearest']:.2f} %. "
+            f"Probe on validation samples {100 * found['val']:.2f} %.",
+        )
+        history = found["history"]
+        losses = [{"model": recipe.encoder, "seed": seed, **row} for row in history]
+        page.section("Training").picture(
+            plot.learning_curves(losses),
+            "Contrastive loss, one run. The probe is fitted afterwards, on features that stay as "
+            "they are; nothing is chosen by test samples.",
+        )
+        rows = [
+            (str(int(row["epoch"])), f"{row['train_loss']:.4f}", f"{row['seconds']:.3f}")
+            for row in history
+        ]
+        page.folded(Table("Every epoch", ("epoch", "training loss", "s"), rows, words=0))
+        settings = [("seed", seed), *asdict(recipe).items()]
+        page.how_to_reproduce(screen.command, Environment.here(), settings)
         page.save(out / "report.html")
     screen.result({"folder": out, **kept})
     screen.say(
         f"Written to {out}: report.html, last.ckpt, previous.ckpt, history.csv, result.json."
     )
-
-
-def contrastive_page(
-    recipe: c.ContrastiveRecipe,
-    scores: Mapping[str, float],
-    history: Sequence[Mapping[str, float]],
-    seed: int,
-    command: str,
-) -> Page:
-    """Make the report: how well frozen features do, the loss, every epoch, the command."""
-    page = Page(
-        f"{recipe.encoder} with {recipe.head} head on {recipe.dataset}, without labels",
-        f"Test accuracy of frozen features of the backbone: linear probe "
-        f"{100 * scores['probe']:.2f} %, 1-nearest neighbor {100 * scores['nearest']:.2f} %. "
-        f"Probe on validation samples {100 * scores['val']:.2f} %.",
-    )
-    page.section("Training").picture(
-        plot.learning_curves([{"model": recipe.encoder, "seed": seed, **row} for row in history]),
-        "Contrastive loss, one run. The probe is fitted afterwards, on features that stay as they "
-        "are; nothing is chosen by test samples.",
-    )
-    rows = [
-        (str(int(row["epoch"])), f"{row['train_loss']:.4f}", f"{row['seconds']:.3f}")
-        for row in history
-    ]
-    page.folded(Table("Every epoch", ("epoch", "training loss", "s"), rows, words=0))
-    here = Environment.here()
-    page.how_to_reproduce(command, here, [("seed", seed), *asdict(recipe).items()])
-    return page

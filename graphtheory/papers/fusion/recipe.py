@@ -278,18 +278,17 @@ def _on_graph(recipe: ContrastiveRecipe, seed: int) -> Prepared:
         task = SimCLR(views, head, temperature=recipe.temperature, optimizer=options)
 
     @torch.no_grad()
-    def embed() -> tuple[Tensor, Tensor]:
-        encoder.eval()
-        return encoder(data.x, graph)[data.test_mask], data.y[data.test_mask]
+    def embed() -> list[tuple[Tensor, Tensor]]:
+        z = encoder.eval()(data.x, graph)
+        masks = (data.train_mask, data.val_mask, data.test_mask)
+        return [(z[mask], data.y[mask]) for mask in masks]
 
     def score() -> Scores:
-        with torch.no_grad():
-            z = encoder.eval()(data.x, graph)
-        parts = [(z[mask], data.y[mask]) for mask in (data.train_mask, data.val_mask)]
-        val = {s: linear_probe(*parts[0], *parts[1], strength=s) for s in _STRENGTHS}
-        best, test = max(val, key=val.__getitem__), embed()
-        probe = linear_probe(*parts[0], *test, strength=best)
+        train, known, test = embed()
+        val = {s: linear_probe(*train, *known, strength=s) for s in _STRENGTHS}
+        best = max(val, key=val.__getitem__)
+        probe = linear_probe(*train, *test, strength=best)
         return Scores(val[best], probe, nearest_accuracy(*test))
 
     batches = Unlabeled(torch.arange(data.num_nodes), recipe.batch_size, seed, recipe.limit)
-    return Prepared(task, batches, score, embed)
+    return Prepared(task, batches, score, lambda: embed()[2])

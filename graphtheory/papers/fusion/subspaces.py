@@ -248,7 +248,6 @@ def sharpness(attention: Tensor, labels: Tensor) -> float:
     Source: Li and Pimentel-Alarcon (2024), definition 2, which does not say whether i = j counts.
     """
     within, between = _pairs(attention, labels)
-    _no_negative(attention)
     least, most = float(attention[..., within].min()), float(attention[..., between].max())
     return least / most if most > 0 else (inf if least > 0 else 0.0)
 
@@ -259,7 +258,7 @@ def sharpness_of_means(attention: Tensor, labels: Tensor) -> float:
     1 where attention does not see the classes; unlike `sharpness` no single pair decides it.
     Arguments and errors as there, but entries may be negative.
     """
-    within, between = _pairs(attention, labels)
+    within, between = _pairs(attention, labels, negative=True)
     least, most = float(attention[..., within].mean()), float(attention[..., between].mean())
     return least / most if most > 0 else (inf if least > 0 else 0.0)
 
@@ -280,7 +279,6 @@ def class_mass(attention: Tensor, labels: Tensor) -> ClassMass:
     attention has mass 1. Arguments and errors as in `sharpness`.
     """
     within, _ = _pairs(attention, labels)
-    _no_negative(attention)
     others = ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
     own = torch.where(within, attention, 0).sum(-1)
     whole = torch.where(others, attention, 0).sum(-1)
@@ -360,13 +358,8 @@ def _log_add(a: float, b: float) -> float:
     return high if low == -inf else high + log(1 + exp(low - high))
 
 
-def _no_negative(attention: Tensor) -> None:
-    if float(attention.min()) < 0:
-        raise ValueError("attention: negative entries, expected weights of 0 or more")
-
-
-def _pairs(attention: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Pairs of one class, and of two, Bool [B, B]."""
+def _pairs(attention: Tensor, labels: Tensor, *, negative: bool = False) -> tuple[Tensor, Tensor]:
+    """Pairs of one class, and of two, Bool [B, B]; `negative` says whether entries may be."""
     if labels.dim() != 1 or attention.shape[-2:] != (len(labels), len(labels)):
         raise ValueError(
             f"attention: shape {tuple(attention.shape)}, expected [..., B, B] for labels "
@@ -378,4 +371,6 @@ def _pairs(attention: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     within = same & ~torch.eye(len(labels), dtype=torch.bool).to(same.device)
     if bool(same.all()) or not bool(within.any()):
         raise ValueError("labels: one class or no two samples of one, expected pairs of both kinds")
+    if not negative and float(attention.min()) < 0:
+        raise ValueError("attention: negative entries, expected weights of 0 or more")
     return within, ~same

@@ -21,7 +21,7 @@ from graphtheory.papers.mixture.tensor_init import TensorInit
 from graphtheory.papers.mixture.training import Learner, Setting, Trial
 from graphtheory.papers.pictures import log_axis, phase_diagram, picture_of, step_curves
 from graphtheory.papers.pivot import Measurements, Shown, groups
-from graphtheory.papers.shallow_trials import cells, number
+from graphtheory.papers.shallow_trials import number
 from graphtheory.papers.stats import Successes, boundaries, boundary, halves
 from graphtheory.patterns.draw import generator_of
 
@@ -93,7 +93,7 @@ def _show(claim: Claimed, grid: Samples, measured: Measurements) -> Shown:
 def _picture(claim: Claimed, grid: Samples, measured: Measurements, title: str) -> Any:
     by = successes(grid, measured)
     fitted = mixtures.laws(claim, {name: claim.find(found) for name, found in by.items()})
-    return phase_diagram(cells(by), fitted, xlabel=grid.name, ylabel="examples", title=title)
+    return phase_diagram(by, fitted, xlabel=grid.name, ylabel="examples", title=title)
 
 
 def _figure(figure: str, summary: str, grid: Samples, claimed: Callable[..., Claimed]) -> Figure:
@@ -111,16 +111,13 @@ def starting_points(trial: Trial, radius: float, seed: int) -> dict[str, Tensor]
     """W_0 of each start, [d, K]."""
     generator = generator_of(seed, trial.teacher.numel())
     neurons = trial.teacher.size(1)
-    found = {
-        name: start(trial.mixture, trial.x, trial.y, generator)
-        for name, start in (
-            (TENSOR, TensorInit(neurons, third=True)),
-            (PRINTED, TensorInit.printed(neurons)),
-        )
+    known = (trial.mixture, trial.x, trial.y, generator)
+    return {
+        TENSOR: TensorInit(neurons, third=True)(*known),
+        PRINTED: TensorInit.printed(neurons)(*known),
+        NEAR: training.near(trial.teacher, radius, 1, generator)[0],
+        FAR: 5 * torch.randn(trial.teacher.shape, generator=generator).to(trial.teacher),
     }
-    found[NEAR] = training.near(trial.teacher, radius, 1, generator)[0]
-    found[FAR] = 5 * torch.randn(trial.teacher.shape, generator=generator).to(trial.teacher)
-    return found
 
 
 def paths(grid: Mixtures, learner: Learner, value: float) -> list[Measured]:
@@ -173,8 +170,7 @@ _picture_starts = picture_of(
     lambda measured: [
         {"case": f"|Sigma| = {row['value']:g}", "series": row["start"], "step": step,
          "error": error}
-        for own in groups(measured, "value", "start").values()
-        for row in own
+        for row in measured
         for step, error in zip(row["steps"], row["error"], strict=True)
     ],
     value="error", ylabel="relative error", xlabel=STEPS, axis=log_axis,

@@ -14,7 +14,7 @@ from graphtheory.patterns.draw import generator_of
 _STRETCH = 1.4  # D of section 4.5.1 is 1, 1.1, ..., 1.4 for d = 5; here evenly up to it for any d
 _LOOKS = 100
 _ROUNDING = 1e-9  # distances below it are rounding errors
-_NEAR_END = 1e-10  # a last step of Newton's method
+_NEAR_END, _ROUNDS = 1e-10, 12  # a last step of Newton's method, and how many there are
 _TESTED = 100_000  # fresh features of each group that a risk is estimated on
 
 
@@ -186,9 +186,7 @@ def convergence(steps: Sequence[int], gap: Tensor) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def critical_point(
-    net: OneHidden, trials: Sequence[Trial], rounds: int = 12
-) -> tuple[OneHidden, Tensor]:
+def critical_point(net: OneHidden, trials: Sequence[Trial]) -> tuple[OneHidden, Tensor]:
     """Where descent would end if it went on: Newton's method from the present weights.
 
     Networks whose Hessian is not positive definite, or that Newton's method would move by more than
@@ -199,7 +197,7 @@ def critical_point(
     x, y = (values.double() for values in examples(trials))
     begun = net.W.double()
     found = OneHidden(begun)
-    for _ in range(rounds):
+    for _ in range(_ROUNDS):
         values, vectors = torch.linalg.eigh(found.hessian(x, y))
         inside = vectors.transpose(2, 3) @ found.gradient(x, y).flatten(2)[..., None]
         move = (vectors @ (inside / values.clamp(min=1e-12)[..., None])).view_as(found.W)

@@ -237,9 +237,8 @@ _picture_spurious = picture_of(
     error_curves,
     lambda measured: [
         one | {"panel": f"{name} %", "error": one[key]}
-        for (_,), mine in groups(measured, "start").items()
         for key, name in _SHOWN.items()
-        for one in sorted(mine, key=lambda one: (one["alpha_star"], one["seed"]))
+        for one in measured
     ],
     series="{start}", at="alpha_star", scale=100, xlabel="alpha_*", axis=None,
 )  # fmt: skip

@@ -12,7 +12,7 @@ from graphtheory.lab.metrics import mass_on
 from graphtheory.lab.train.contract import check_each
 from graphtheory.papers import shallow
 from graphtheory.papers.hinge import Algorithm4, HingeTask, Outcome, train_hinge
-from graphtheory.papers.shallow import ROOT, PatternStart, ShallowAttention, Watch
+from graphtheory.papers.shallow import ROOT, ShallowAttention, Watch
 from graphtheory.patterns import Compose
 from graphtheory.patterns.draw import generator_of
 from graphtheory.vision.nn import Keep
@@ -184,26 +184,6 @@ class Learner:
             f"{self.network}, a = {self.scale}{'' if self.places else ', the same at all places'}"
         )
 
-    def options(self) -> Algorithm4:
-        """The options of its training."""
-        return Algorithm4(self.step_size, self.steps, self.batch_size, Compose(), quiet=100)
-
-    def model(self, mu: Tensor, tokens: int, generator: Generator) -> ShallowAttention:
-        """Networks for patterns [T, M, d], at their start."""
-        model = ShallowAttention(
-            mu.size(2), self.embedding, self.width, trials=len(mu),
-            positions=tokens if self.places else 1,
-            scale=shallow.output_scale(self.scale, self.width), generator=generator,
-        )  # fmt: skip
-        PatternStart(self.sigma, self.delta, self.xi)(model, mu, generator)
-        return model
-
-    def trained(self, model: ShallowAttention) -> list[Tensor]:
-        """The parameters that training changes."""
-        if self.network == CNN:
-            return [model.W_O, model.W_V]
-        return [model.W_O, model.W_V, model.W_K, model.W_Q]
-
 
 class Trial(NamedTuple):
     """One trial's patterns [M, d], training sets and test sets."""
@@ -287,7 +267,9 @@ def run(
     networks.
     """
     generator = generator_of(seed, len(trials))
-    model = learner.model(torch.stack([t.mu for t in trials]), tokens, generator)
+    mu = torch.stack([t.mu for t in trials])
+    model = shallow.begun(learner, mu, generator, positions=tokens if learner.places else 1)
+    trained = [model.W_O, model.W_V] + [model.W_K, model.W_Q] * (learner.network == VIT)
     every = joined([t.train for t in trials])
     size = every.place.size(1)
     sets = every.rows()
@@ -302,7 +284,8 @@ def run(
         Neighborhood(indptr, sets.indices, sets.num_src, validate=False),
     )
     steps = train_hinge(
-        ShallowViT(model, every.place.flatten()), task, learner.trained(model), learner.options(),
+        ShallowViT(model, every.place.flatten()), task, trained,
+        Algorithm4(learner.step_size, learner.steps, learner.batch_size, Compose(), quiet=100),
         generator, watch=lambda step: watch(step, model),
     )  # fmt: skip
     return model, steps

@@ -187,25 +187,20 @@ def _by_pair(measured: Measurements, key: str) -> dict[Pair, list[Measured]]:
     return {p: mine for (p,), mine in found.items()}
 
 
-@dataclass(frozen=True)
-class BestTargets:
-    """Each learner does best on the targets of one p^."""
+def best_targets(claimed: Pair | None, grid: SampledTasks, measured: Measurements) -> Verdict:
+    """Each learner does best on the targets of one p^.
 
-    # the p^ of every learner; None for the learner's own p*, FastGCN's being (0.9, 0.1)
-    claimed: Pair | None = None
-
-    def __call__(self, grid: SampledTasks, measured: Measurements) -> Verdict:
-        found = groups(measured, "reading").items()
-        return Verdict(" ".join(f"{name}: {self._tell(mine, grid)}" for (name,), mine in found))
-
-    def _tell(self, mine: list[Measured], grid: SampledTasks) -> str:
+    `claimed` is that of every learner; None for the learner's own p*, FastGCN's being (0.9, 0.1).
+    """
+    every = []
+    for (name,), mine in groups(measured, "reading").items():
         ratio, plain = (best_target(mine, measure) for measure in MEASURES)
         quiet = best_target(mine, "variance")[FASTGCN]
         told = []
         for learner, best in ratio.items():
             row = next(row for row in mine if row["learner"] == learner)
             p_star = (0.9, 0.1) if row["sampler"] == FASTGCN else tuple(row["p_star"])
-            claim = self.claimed or p_star
+            claim = claimed or p_star
             told.append(
                 f"{learner}: lowest over the variance on {best}, claimed {pair(claim)}: "
                 f"{best.verdict_of(claim)}; itself on {plain[learner]}."
@@ -213,11 +208,12 @@ class BestTargets:
         matched = best_sampler(mine)
         own = sum(best.at == p for p, best in matched.items())
         by = "; ".join(f"{pair(p)} by {best}" for p, best in matched.items())
-        return (
-            f"{' '.join(told)} The variance is lowest on {quiet}. Among p*, whose errors on one p^ "
-            f"are of the same targets, each p^ is learned best: {by}; by its own in {own} of "
-            f"{len(matched)}."
+        every.append(
+            f"{name}: {' '.join(told)} The variance is lowest on {quiet}. Among p*, whose errors "
+            f"on one p^ are of the same targets, each p^ is learned best: {by}; by its own in "
+            f"{own} of {len(matched)}."
         )
+    return Verdict(" ".join(every))
 
 
 _draw_targets = picture_of(
@@ -237,7 +233,7 @@ def _of_targets(figure: str, graph: str, sizes: tuple[int, int], claimed: Pair |
     tasks = [task(f"p* {pair(p)}", p, q, GROUPS) for p in PAIRS for q in PAIRS]
     tasks += [task("FastGCN", (1.0, 1.0), q, FASTGCN) for q in PAIRS]
     grid = SampledTasks(tuple(tasks), widths=(200,), seeds=seeds)
-    claims = (partial(figures.left, "labels"), BestTargets(claimed))
+    claims = (partial(figures.left, "labels"), partial(best_targets, claimed))
     show = figures.error_table("labels")
     return Figure(figure, summary, grid, figures.errors, show, claims, _draw_targets, figures.quick)
 

@@ -276,21 +276,17 @@ class SampledTrials:
         self.columns = _Columns(tasks)
 
     def train(self) -> None:
-        """Take all steps of training."""
+        """Take all steps of training of each network."""
         for _ in range(self.options.steps):
-            self.step()
-
-    def step(self) -> None:
-        """One step of each network."""
-        key = torch.rand(self.labeled.shape, generator=self.generator)
-        places = key.topk(min(self.options.batch_size, key.size(1)), dim=1).indices
-        batch = self.labeled.gather(1, places).flatten()
-        factor = self.columns(self.generator)
-        out = self.model(batch, self.whole, factor, self.options.dropout, self.generator)
-        loss = (out - self.y[batch]).square().mean() * len(self.tasks)
-        self.optimizer.zero_grad()
-        loss.backward()
-        self.optimizer.step()
+            key = torch.rand(self.labeled.shape, generator=self.generator)
+            places = key.topk(min(self.options.batch_size, key.size(1)), dim=1).indices
+            batch = self.labeled.gather(1, places).flatten()
+            factor = self.columns(self.generator)
+            out = self.model(batch, self.whole, factor, self.options.dropout, self.generator)
+            loss = (out - self.y[batch]).square().mean() * len(self.tasks)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
 
     @torch.no_grad()
     def errors(self, adjacencies: Sequence[Neighborhood], asked: Sequence[Tensor]) -> list[float]:
