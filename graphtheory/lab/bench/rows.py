@@ -104,6 +104,11 @@ def write_csv(path: str | PathLike[str], rows: Iterable[Row], environment: Envir
     write_lines(path, lines_of(rows, environment))
 
 
+def as_json(value: Any) -> str:
+    """Write a value as indented JSON, with null for what is not finite."""
+    return json.dumps(finite(value), indent=1, default=str) + "\n"
+
+
 def finite(value: Any) -> Any:
     """The value as JSON holds it, with None for every nan and infinity, which it does not have."""
     return json.loads(json.dumps(value, default=str), parse_constant=lambda _: None)
