@@ -26,6 +26,11 @@ def shapes(state: dict[str, Any]) -> dict[str, list[int]]:
     return {name: list(tensor.shape) for name, tensor in state.items()}
 
 
+def lines(module: nn.Module) -> dict[str, str]:
+    """Print a module line by line, so that two can be compared."""
+    return {f"line {i}": text for i, text in enumerate(str(module).splitlines(), start=1)}
+
+
 def digest(tensors: Iterable[Tensor]) -> str:
     """Hash dtypes, shapes and values by SHA-256; of a sparse CSR matrix its three parts."""
     found = hashlib.sha256()
@@ -184,8 +189,7 @@ class Task(LightningModule, ABC):
     def describe(self, epochs: int) -> dict[str, Any]:
         """Tell what a resumed run must find unchanged; `epochs` where the step size needs it."""
         found = {"model": type(self.model).__name__, "parameters": shapes(self.state_dict())}
-        lines = enumerate(str(self.model).splitlines(), start=1)
-        found |= {"layers": {f"line {i}": text for i, text in lines}, "metric": self.metric}
+        found |= {"layers": lines(self.model), "metric": self.metric}
         found["optimizer"] = re.sub(" at 0x[0-9a-f]+", "", str(self.options))  # of a function
         return found
 
