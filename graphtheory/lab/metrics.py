@@ -92,21 +92,20 @@ def _on_edges(products: int, nodes: int, graph: int, *shapes: Any, **_: Any) -> 
     return 2 * products * shapes[graph][1][0] * math.prod(shapes[nodes][-2:])
 
 
-def _formulas() -> dict[Any, Callable[..., int]]:
-    """What torch's counter has no formula for: its kernel on a CPU, and the ops of the core."""
-    own = torch.ops.graphtheory
-    return {
-        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: (
-            lambda query, key, value, *_, **__: sdpa_flop_count(query, key, value)
-        ),
-        # The positions of the operand [..., heads, head_dim] and of the neighborhood's tensors.
-        own.attention: partial(_on_edges, 2, 0, 7),
-        own.edge_dot: partial(_on_edges, 1, 0, 2),
-        own.aggregate: partial(_on_edges, 1, 1, 2),
-        own.additive_attention: partial(_on_edges, 1, 0, 5),
-        own.additive_score: partial(_on_edges, 1, 2, 6),
-        own.topk_blocks: lambda *shapes, **_: 4 * math.prod(shapes[7]) * math.prod(shapes[0][1:]),
-    }
+# What torch's counter has no formula for: its kernel on a CPU, and the ops of the core.
+_OWN = torch.ops.graphtheory
+_FORMULAS: dict[Any, Callable[..., int]] = {
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: (
+        lambda query, key, value, *_, **__: sdpa_flop_count(query, key, value)
+    ),
+    # The positions of the operand [..., heads, head_dim] and of the neighborhood's tensors.
+    _OWN.attention: partial(_on_edges, 2, 0, 7),
+    _OWN.edge_dot: partial(_on_edges, 1, 0, 2),
+    _OWN.aggregate: partial(_on_edges, 1, 1, 2),
+    _OWN.additive_attention: partial(_on_edges, 1, 0, 5),
+    _OWN.additive_score: partial(_on_edges, 1, 2, 6),
+    _OWN.topk_blocks: lambda *shapes, **_: 4 * math.prod(shapes[7]) * math.prod(shapes[0][1:]),
+}
 
 
 class Macs(NamedTuple):
@@ -135,7 +134,7 @@ def count_macs(model: nn.Module, *inputs: Any) -> Macs:
         >>> count_macs(nn.Linear(3, 4), torch.zeros(2, 3)).total
         24
     """
-    counting = FlopCounterMode(display=False, custom_mapping=_formulas())
+    counting = FlopCounterMode(display=False, custom_mapping=_FORMULAS)
     with evaluating(model), counting as counter:
         model(*inputs)
     counted = {name: sum(of.values()) // 2 for name, of in counter.get_flop_counts().items()}

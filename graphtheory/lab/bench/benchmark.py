@@ -163,10 +163,6 @@ def thread_limit(asked: int | None, num_nodes: int | None) -> Iterator[None]:
 Progress = Callable[[str, int, int], None]  # takes model, runs done and runs in all
 
 
-def _keep_nothing(*_: Any) -> None:
-    return
-
-
 @dataclass(frozen=True)
 class Benchmark:
     """Train models side by side on the same splits, seeds, features and training."""
@@ -178,7 +174,7 @@ class Benchmark:
     patience: int | None = None  # epochs without a better validation score; None the data set's own
     _: KW_ONLY
     record: FinishedRuns | None = None  # where runs are kept and found
-    kept: Callable[[Any, RunResult, int, Path], None] = _keep_nothing
+    kept: Callable[[Any, RunResult, int, Path], None] = lambda *_: None
     """Called with configuration, result, seed and folder of recorded runs that have folders."""
     chosen: Mapping[str, Any] = field(default_factory=dict)  # in place of what tuned.json keeps
     budget: Budget | None = None  # of a search that chose them
@@ -234,7 +230,7 @@ class Benchmark:
         return thread_limit(self.threads, self.task.num_nodes)
 
     def run(
-        self, progress: Progress = _keep_nothing, finished: Callable[[Run], None] = _keep_nothing
+        self, progress: Progress = lambda *_: None, finished: Callable[[Run], None] = lambda _: None
     ) -> list[Run]:
         """Every model on every seed, seed by seed so that an interrupted run is comparable.
 

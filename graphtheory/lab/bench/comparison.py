@@ -1,6 +1,5 @@
 """Models side by side as tables, paired by seed, and as files."""
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -18,8 +17,8 @@ from graphtheory.lab.bench.rows import (
     Measure,
     Row,
     Table,
+    as_json,
     counted,
-    finite,
     reading,
     write_csv,
 )
@@ -283,8 +282,7 @@ class Comparison:
         """
         out = Path(folder)
         out.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(finite(self.results()), indent=1, default=str) + "\n"
-        replace_file(out / "results.json", text.encode())
+        replace_file(out / "results.json", as_json(self.results()).encode())
         write_csv(out / "results.csv", self.rows(), self.environment)
         if not (out / "runs.jsonl").exists():
             record = FinishedRuns(out / "runs.jsonl")

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from graphtheory.graph.build import TOKEN
 from graphtheory.lab.bench.config import AXES, Axes, RunConfig, axes_of, checked_value, readers_of
@@ -285,7 +286,7 @@ def run_trees(config: TreesRunConfig, graphs: GraphSet, *, seed: int) -> RunResu
         model.fit(counts[train.numpy()], given)
         leaves += sum(tree["num_leaves"] for tree in model.booster_.dump_model()["tree_info"])
         outputs = (np.asarray(model.predict(counts[p.numpy()], raw_score=True)) for p in parts[1:])
-        found.append([_column(output, graphs.kind) for output in outputs])
+        found.append([_columns(output, graphs.kind) for output in outputs])
     seconds = (time.perf_counter() - began) / config.n_estimators
     score = SCORES[graphs.metric]
     (train_y, *held) = (y[part] for part in parts)
@@ -318,10 +319,7 @@ def _counts(smiles: tuple[str, ...], names: str, radius: int, bits: int) -> np.n
     return np.stack([np.concatenate(row) for row in rows]).astype(np.float32)
 
 
-def _column(found: np.ndarray, kind: str) -> Tensor:
-    values = torch.from_numpy(np.ascontiguousarray(found)).float()
-    if values.dim() == 2:
-        return values
-    if kind == "multiclass":  # two classes have one decision value
-        return torch.stack([torch.zeros_like(values), values], 1)
-    return values[:, None]
+def _columns(found: np.ndarray, kind: str) -> Tensor:
+    values = torch.from_numpy(found).float().reshape(len(found), -1)
+    one = kind == "multiclass" and values.size(1) == 1  # two classes have one decision value
+    return pad(values, (1, 0)) if one else values

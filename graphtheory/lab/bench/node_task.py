@@ -22,9 +22,8 @@ from graphtheory.lab.bench.node_config import GraphFacts, NodeRunConfig, load, n
 from graphtheory.lab.bench.rows import Difference, Measure, Row, measure_of, reading
 from graphtheory.lab.bench.task import BenchTask, RunResult, trainable
 from graphtheory.lab.datasets.catalogue import describe
-from graphtheory.lab.datasets.graphs import Data
+from graphtheory.lab.datasets.graphs import Data, masks_of
 from graphtheory.lab.datasets.node_readers import as_sparse_rows
-from graphtheory.lab.datasets.splits import by_fraction
 from graphtheory.lab.metrics import mass_by_distance
 from graphtheory.lab.train import FullGraph, Source, Task
 from graphtheory.lab.train.nodes import MASKS, check_masks
@@ -142,12 +141,7 @@ class OwnNodes(NodeBenchTask):
 
     def data(self, seed: int, **inputs: bool) -> Data:
         data = self.own.clone()
-        if self.split == _GIVEN:
-            data.update(_given_split(data, seed))
-        else:
-            generator = Generator().manual_seed(seed)
-            parts = by_fraction(data.y, val=0.2, test=0.2, generator=generator)
-            data.update(dict(zip(MASKS, parts, strict=True)))
+        data.update(masks_of(data, str(self.split), seed, Generator().manual_seed(seed)))
         data.name, data.split, data.metric = self.name, self.split, self.measure.name
         data.num_classes = int(data.y.max()) + 1
         return node_config.prepare(data, **inputs)
@@ -210,12 +204,6 @@ def _shape(value: object) -> str:
     return f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else repr(value)
 
 
-def _given_split(data: Data, seed: int) -> dict[str, Tensor]:
-    """The masks of a seed, Bool [N]: column s mod S of each."""
-    columns = {name: data[name].view(len(data.x), -1).bool() for name in MASKS}
-    return {name: of[:, seed % of.size(1)].contiguous() for name, of in columns.items()}
-
-
 def _has_masks(data: Data) -> bool:
     """Whether there are masks, every column of which has to be a split."""
     lacking, nodes = [name for name in MASKS if data.get(name) is None], len(data.x)
@@ -233,7 +221,7 @@ def _has_masks(data: Data) -> bool:
             )
     for seed in range(max(data[name].numel() // nodes for name in MASKS)):
         try:
-            check_masks(_given_split(data, seed), nodes)
+            check_masks(masks_of(data, _GIVEN, seed, Generator()), nodes)
         except ValueError as error:
             raise ValueError(f"{error}, in the split of seed {seed}") from error
     return True

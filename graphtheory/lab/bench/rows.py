@@ -104,6 +104,11 @@ def write_csv(path: str | PathLike[str], rows: Iterable[Row], environment: Envir
     write_lines(path, lines_of(rows, environment))
 
 
+def as_json(value: Any) -> str:
+    """Write a value as indented JSON, with null for what is not finite."""
+    return json.dumps(finite(value), indent=1, default=str) + "\n"
+
+
 def finite(value: Any) -> Any:
     """The value as JSON holds it, with None for every nan and infinity, which it does not have."""
     return json.loads(json.dumps(value, default=str), parse_constant=lambda _: None)
@@ -242,7 +247,11 @@ class Measure:
 
     def shown(self, score: float, spread: float = math.nan, sign: str = "") -> str:
         """Write a score without its unit as "91.20 ± 0.51", or "91.20" where the spread is nan."""
-        digits, scale = (2, 100) if self.share else (_decimals(score, spread), 1)
+        digits, scale = 2, 100
+        if not self.share:  # as many significant digits in the larger one
+            largest = max((abs(v) for v in (score, spread) if math.isfinite(v)), default=0.0)
+            before = math.floor(math.log10(largest)) if largest else -1
+            digits, scale = max(0, min(8, _SIGNIFICANT - 1 - before)), 1
         text = f"{scale * score:{sign}.{digits}f}"
         return text if math.isnan(spread) else f"{text} ± {scale * spread:.{digits}f}"
 
@@ -304,11 +313,3 @@ def measure_of(metric: str) -> Measure:
     if metric not in MEASURES:
         raise ValueError(f"metric: got {metric!r}, expected one of {', '.join(MEASURES)}")
     return MEASURES[metric]
-
-
-def _decimals(*values: float) -> int:
-    """Decimals that leave the largest of the values with this many significant digits."""
-    largest = max((abs(v) for v in values if math.isfinite(v)), default=0.0)
-    if largest == 0:
-        return _SIGNIFICANT
-    return max(0, min(8, _SIGNIFICANT - 1 - math.floor(math.log10(largest))))

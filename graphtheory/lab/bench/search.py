@@ -3,8 +3,8 @@
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -25,6 +25,7 @@ from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.bench.own_model import OwnRunConfig
 from graphtheory.lab.bench.rows import ACCURACY, Measure
 from graphtheory.lab.bench.task import BenchTask
+from graphtheory.lab.train.fit import quiet
 from graphtheory.lab.train.score import SCORES
 from graphtheory.lab.zoo.node_models import COMPARED
 
@@ -106,7 +107,7 @@ def search(
     budget = budget if isinstance(budget, Budget) else Budget.of(budget)
     count, time_each = budget.candidates, budget.seconds and budget.seconds / max(1, len(models))
     total, found = count and count * len(models), list[SearchResult]()
-    with _quiet(), thread_limit(threads, task.num_nodes):
+    with quiet("optuna"), thread_limit(threads, task.num_nodes):
         storage = _storage(log)
         for study in [_Study(task, model, storage, epochs, patience) for model in models]:
             study.run(count, time_each, lambda text, done: progress(text, len(found) + done, total))
@@ -345,14 +346,3 @@ def _storage(log: Path | None, reading: bool = False) -> BaseStorage:
             ) from error
     log.parent.mkdir(parents=True, exist_ok=True)
     return JournalStorage(_Journal(str(log), JournalFileOpenLock(str(log))))
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the lines that Optuna logs on studies."""
-    level = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(max(level, optuna.logging.WARNING))
-    try:
-        yield
-    finally:
-        optuna.logging.set_verbosity(level)

@@ -144,18 +144,14 @@ class BenchTask(ABC):
                 raise ValueError(f"models: {name} is your own, which are for graphs, not images")
         self.own_models = own
         for name in own:
-            self._try(name)
+            task, batches = self.prepare(self.config(name)[0], 0)
+            try:
+                task.evaluate(batches.evaluation_batch())
+            except Exception as error:  # whatever a network of the user's raises on this data
+                kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+                told = str(error).removeprefix("model: ")
+                raise ValueError(f"model {name}: {kind}{told}") from error
         return tuple(found)
-
-    def _try(self, name: str) -> None:
-        """Raise ValueError if a network of the user's own cannot be run on this data."""
-        task, batches = self.prepare(self.config(name)[0], 0)
-        try:
-            task.evaluate(batches.evaluation_batch())
-        except Exception as error:
-            kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-            told = str(error).removeprefix("model: ")
-            raise ValueError(f"model {name}: {kind}{told}") from error
 
     def known_model(self, model: str) -> str:
         """The name itself, if a network of that name fits."""

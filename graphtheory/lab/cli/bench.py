@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphtheory.lab import report, train
 from graphtheory.lab.bench.config import Budget, read_options
-from graphtheory.lab.bench.rows import Environment
+from graphtheory.lab.bench.rows import Environment, Table
 from graphtheory.lab.by_name import paper
 from graphtheory.lab.cli import show
 from graphtheory.lab.cli.options import (
@@ -109,7 +109,6 @@ class Bench(OnTrainer):
         """Repeat a recipe, and print what it says of the score."""
         from graphtheory.lab.bench.benchmark import thread_limit
         from graphtheory.lab.bench.recipes import COLUMNS, RECIPES, run_recipe
-        from graphtheory.lab.bench.rows import Table
 
         recipe = RECIPES[show.known("--recipe", name, tuple(RECIPES), "graphtheory recipes")]
         folder = self.out or RUNS
@@ -282,7 +281,6 @@ class Recipes(Command):
 
     def run(self, screen: Screen) -> None:
         from graphtheory.lab.bench.recipes import COLUMNS, RECIPES, verdicts
-        from graphtheory.lab.bench.rows import Table
 
         sources = tuple(dict.fromkeys(name.split("/")[0] for name in RECIPES))
         if self.source is not None:

@@ -10,6 +10,7 @@ from typing import Annotated
 import tyro
 
 from graphtheory.disk import check_empty
+from graphtheory.lab.bench.rows import Table
 from graphtheory.lab.cli import show
 from graphtheory.lab.cli.options import Count, Folder, Name, Names, fetch_missing
 from graphtheory.lab.cli.show import Command, Screen
@@ -40,8 +41,6 @@ class Datasets(Command):
             files = _files(describe(self.download, root), root)
             screen.result({"name": self.download, "files": files})
             return screen.say(f"{self.download}: its files are {files}.")
-        from graphtheory.lab.bench.rows import Table
-
         every = [describe(name) for name in names()]
         every += [describe(name, task="image") for name in names("image")]
         columns = ("name", "size", "score", "splits, the default first", "folder below the root",

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from graphtheory.graph import Neighborhood, cliques
-from graphtheory.lab.bench.rows import Environment, installed
+from graphtheory.lab.bench.rows import Environment, Table, installed, pairs
 from graphtheory.lab.cli.show import Command, Screen
 
 _OTHER = """
@@ -21,10 +21,16 @@ class Doctor(Command):
     """`graphtheory doctor`, which has no options of its own."""
 
     def run(self, screen: Screen) -> None:
-        from graphtheory.lab.bench.rows import Table, pairs
         from graphtheory.ops.backends.cpu.openmp import rest
 
-        here, backends, extras = Environment.here(), _backends(), _optional()
+        here, backends, extras = Environment.here(), _backends(), dict[str, dict[str, Any]]()
+        there = installed("pyg-graphtheory")  # not in a bare checkout
+        for line in (requires("pyg-graphtheory") or []) if there else []:
+            name, _, marker = line.partition(";")
+            package = name.partition(">")[0].strip()
+            extra = marker.partition("==")[2].strip(" \"'")
+            if extra and extra not in ("all", "lab", "test", "docs", "dev"):
+                extras.setdefault(extra, {})[package] = installed(package)
         threads = {"threads": str(torch.get_num_threads()), "those that wait": str(rest)}
         found = {"device": here.device, "versions": here.versions, "backends": backends}
         screen.result(found | {"threads": threads, "optional": extras})
@@ -34,9 +40,9 @@ class Doctor(Command):
         screen.table(Table("Attention", ("backend", "here"), list(backends.items()), words=2))
         screen.table(pairs("Threads on the CPU", list(threads.items())))
         rows = [
-            (name, extra, installed or "missing")
+            (name, extra, version or "missing")
             for extra, packages in extras.items()
-            for name, installed in packages.items()
+            for name, version in packages.items()
         ]
         note = "To add a missing package, run pip install '.[EXTRA]' in your clone."
         screen.table(Table("Optional", ("package", "extra", "version"), rows, 3, note))
@@ -74,16 +80,4 @@ def _backends() -> dict[str, str]:
         edges = on_edges.get(name, "runs attention on edge lists")
         refuses, takes = edges.startswith("cannot"), "cannot" not in on_sets.get(name, "")
         out[name] = only_sets if refuses and takes else edges
-    return out
-
-
-def _optional() -> dict[str, dict[str, Any]]:
-    out: dict[str, dict[str, Any]] = {}
-    there = installed("pyg-graphtheory")  # not in a bare checkout
-    for line in (requires("pyg-graphtheory") or []) if there else []:
-        name, _, marker = line.partition(";")
-        package = name.partition(">")[0].strip()
-        extra = marker.partition("==")[2].strip(" \"'")
-        if extra and extra not in ("all", "lab", "test", "docs", "dev"):
-            out.setdefault(extra, {})[package] = installed(package)
     return out

@@ -134,11 +134,8 @@ def _parsed(words: Sequence[str]) -> Command:
     )  # fmt: skip
     if unknown:  # of which tyro names no similar ones here
         what = "option" if unknown[0].startswith("-") else "argument"
-        show.known(what, unknown[0], _options(kind), f"{name} --help")
+        hints, place = get_type_hints(kind, include_extras=True), tyro.conf.Positional
+        named = (n for n in kind.helps if place not in getattr(hints[n], "__metadata__", ()))
+        options = tuple(f"--{n.replace('_', '-')}" for n in (*named, "json", "quiet"))
+        show.known(what, unknown[0], options, f"{name} --help")
     return command
-
-
-def _options(kind: type[Command]) -> tuple[str, ...]:
-    hints, words = get_type_hints(kind, include_extras=True), tyro.conf.Positional
-    named = (n for n in kind.helps if words not in getattr(hints[n], "__metadata__", ()))
-    return tuple(f"--{name.replace('_', '-')}" for name in (*named, "json", "quiet"))

@@ -123,7 +123,7 @@ class OnData(Command):
         graphs, images = GraphBenchTask.models, image_models.NAMES
         networks = {GRAPH: node_models.NAMES, GRAPHS: graphs, IMAGES: images}
         found = kinds(self.dataset, show.data_root(self.root))  # of two for "digits"
-        if models == _default(self):
+        if models == getattr(type(self), "models", None):
             return found == (IMAGES,)
         kind = found[-1] if set(models) <= set(networks[found[-1]]) else found[0]
         every = tuple(dict.fromkeys(sum(networks.values(), ())))
@@ -141,8 +141,8 @@ class OnData(Command):
         """The models asked for, each once, which have to be known; by default those that fit."""
         if not models:
             raise RefusedError("--models: no name, expected one or more separated by commas")
-        chosen = task.compared if models == _default(self) else models
-        return task.take_models(tuple(dict.fromkeys(chosen)))
+        by_default = models == getattr(type(self), "models", None)
+        return task.take_models(tuple(dict.fromkeys(task.compared if by_default else models)))
 
     @contextmanager
     def searching(self, screen: Screen, log: Path) -> Iterator[Steps]:
@@ -175,10 +175,6 @@ class OnTrainer(OnData):
         own = {"device": self.device, "precision": self.precision, "accumulate": self.accumulate}
         with show.usage_errors():
             return train.TrainerOptions(**{n: v for n, v in (own | more).items() if v is not None})
-
-
-def _default(command: Any) -> tuple[str, ...] | None:
-    return getattr(type(command), "models", None)
 
 
 def fetch_missing(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import json
 import os
 import re
 from abc import ABC, abstractmethod
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from threading import Timer
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import tyro
 from rich.console import Console
@@ -24,11 +23,8 @@ from rich.text import Text
 
 from graphtheory.disk import replace_file
 from graphtheory.lab import progress
-from graphtheory.lab.bench.rows import finite
+from graphtheory.lab.bench.rows import Table, as_json
 from graphtheory.lab.progress import Steps, steps
-
-if TYPE_CHECKING:
-    from graphtheory.lab.bench.rows import Table
 
 _PLAIN_WIDTH = 160  # characters of a line where the output is a file
 # Arguments of the library, and the options that give them.
@@ -153,11 +149,6 @@ def data_root(root: Path | None) -> Path | None:
     if root is not None and not root.is_dir():
         raise RefusedError(f"{source}: {root} is not a folder; expected one with the raw files")
     return root
-
-
-def as_json(value: Any) -> str:
-    """Write a value as indented JSON, with null for what is not finite."""
-    return json.dumps(finite(value), indent=1, default=str) + "\n"
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -149,7 +149,11 @@ class Train(OnTrainer):
                 return
             with screen.working("pictures"):
                 if self.predict is not None:
-                    _predict_images(self.predict, run.task, images)
+                    found = run.task.probabilities(run.task.logits(images.test().pixels)).cpu()
+                    every = range(len(found))
+                    names = {"image": images.listing.test_files() if images.listing else every}
+                    parts = {"test": torch.arange(len(found))}
+                    train.write_predictions(self.predict, run.task.kind, found, names, parts)
                 kept, drawn = write_image_run(
                     images, config, result, self.seed, run.out, screen.command
                 )
@@ -248,14 +252,6 @@ def _predict(file: Path, task: Any, data: Any) -> None:
         number = torch.tensor(names["graph"])
         parts = {n: torch.isin(number, at).nonzero().flatten() for n, at in parts.items()}
     train.write_predictions(file, task.kind, found, names, parts)
-
-
-def _predict_images(file: Path, task: Any, images: ImageSet) -> None:
-    """Write a row for each test image."""
-    found = task.probabilities(task.logits(images.test().pixels)).cpu()
-    names = images.listing.test_files() if images.listing else range(len(found))
-    parts = {"test": torch.arange(len(found))}
-    train.write_predictions(file, task.kind, found, {"image": names}, parts)
 
 
 def _refuse_explorer(model: str, task: train.Task, num_nodes: int) -> None:

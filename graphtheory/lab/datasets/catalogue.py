@@ -137,10 +137,17 @@ def describe(name: str, root: Root = None, *, task: str | None = None) -> Datase
     """
     known = _IMAGES if task == "image" else _GRAPHS
     wanted = key(name) if task == "image" else _ALIASES.get(key(name), key(name))
-    found = None
-    if wanted not in known and root is not None and task != "image":
-        found = _tudataset_below(Path(root), wanted)
-    return found or lookup(wanted if wanted in known else name, known)
+    unknown = wanted not in known and root is not None and task != "image"
+    for folder in sorted(Path(root or "", "TUDataset").glob("*/raw")) if unknown else ():
+        if key(there := folder.parent.name) == wanted:
+            entry: dict[str, Any] = {"name": there, "family": "tudataset"}
+            real = f"{there}_graph_attributes.txt"
+            if not (folder / f"{there}_graph_labels.txt").is_file() and (folder / real).is_file():
+                files = [f"{there}_A.txt", f"{there}_graph_indicator.txt", real]
+                entry |= {"files": files, "splits": ["random-80-10-10"]}
+                entry |= {"kind": "regression", "metric": "mae"}
+            return _info(entry)
+    return lookup(wanted if wanted in known else name, known)
 
 
 def lookup(name: str, known: Mapping[str, DatasetInfo]) -> DatasetInfo:
@@ -153,21 +160,6 @@ def lookup(name: str, known: Mapping[str, DatasetInfo]) -> DatasetInfo:
     else:
         hint = f"one of {', '.join(info.name for info in known.values())}"
     raise ValueError(f"name: unknown data set {name!r}, expected {hint}")
-
-
-def _tudataset_below(root: Path, wanted: str) -> DatasetInfo | None:
-    """The set whose folder TUDataset/<name>/raw lies below `root`; None where there is none."""
-    for folder in sorted((root / "TUDataset").glob("*/raw")):
-        name = folder.parent.name
-        if key(name) == wanted:
-            entry: dict[str, Any] = {"name": name, "family": "tudataset"}
-            real = f"{name}_graph_attributes.txt"
-            if not (folder / f"{name}_graph_labels.txt").is_file() and (folder / real).is_file():
-                files = [f"{name}_A.txt", f"{name}_graph_indicator.txt", real]
-                entry |= {"files": files, "splits": ["random-80-10-10"]}
-                entry |= {"kind": "regression", "metric": "mae"}
-            return _info(entry)
-    return None
 
 
 def known_seed(seed: int) -> int:

@@ -123,24 +123,19 @@ def check(stored: Mapping[str, Tensor]) -> None:
         raise ValueError(
             f"graph {at}: edge {edge} in edge_index, expected ids in 0..{int(nodes[at]) - 1}"
         )
-    for part in ("x", "edge_attr"):
-        if part in stored:
-            _check_values(part, stored[part], bounds[part])
+    for part in [name for name in ("x", "edge_attr") if name in stored]:
+        values, real = stored[part], stored[part].is_floating_point()
+        wrong = ~values.isfinite() if real else values < 0
+        if bool(wrong.any()):
+            row = int(wrong.flatten(1).any(1).nonzero()[0])
+            found = values[row].flatten()[wrong[row].flatten()][0].item()
+            wanted = "finite numbers" if real else "categories from 0; numbers have to be float"
+            at = int(torch.searchsorted(bounds[part], row, right=True)) - 1
+            raise ValueError(f"graph {at}: {part} holds {found}, expected {wanted}")
     for name, parts in notes_of(stored).get("split", {}).items():
         listed = [position for part in parts for position in part]
         if len(set(listed)) < len(listed) or not set(listed) <= set(range(len(nodes))):
             raise ValueError(f"split {name}: expected positions of {len(nodes)} graphs, each once")
-
-
-def _check_values(part: str, values: Tensor, bounds: Tensor) -> None:
-    real = values.is_floating_point()
-    wrong = ~values.isfinite() if real else values < 0
-    if bool(wrong.any()):
-        row = int(wrong.flatten(1).any(1).nonzero()[0])
-        found = values[row].flatten()[wrong[row].flatten()][0].item()
-        wanted = "finite numbers" if real else "categories from 0; numbers have to be float"
-        graph = int(torch.searchsorted(bounds, row, right=True)) - 1
-        raise ValueError(f"graph {graph}: {part} holds {found}, expected {wanted}")
 
 
 def with_transforms(graphs: GraphSet, transforms: Sequence[Transform]) -> GraphSet:

@@ -164,8 +164,7 @@ def load(name: str, root: Root = None, *, split: str | None = None, seed: int = 
     chosen = info.known_split(split)
     generator = Generator().manual_seed(known_seed(seed))
     data = embedded.GRAPHS[info.name](generator) if info.embedded else _published(info, root)
-    masks = _masks(data, chosen, seed, generator)
-    data.update(dict(zip(node_readers.MASKS, masks, strict=True)))
+    data.update(masks_of(data, chosen, seed, generator))
     data.name, data.split, data.metric = info.name, chosen, info.metric
     data.kind, data.num_classes = info.kind, _classes(data.y)
     return data
@@ -323,19 +322,21 @@ def _published(info: DatasetInfo, root: Root) -> Data:
     return Data(**stored)
 
 
-def _masks(data: Data, split: str, seed: int, generator: Generator) -> Split:
-    """A split of nodes, drawn or one of those that were read."""
-    if split in ("public", "published"):
-        masks = (data[name].view(data.num_nodes, -1).bool() for name in node_readers.MASKS)
-        return Split(*(mask[:, seed % mask.size(1)].contiguous() for mask in masks))
+def masks_of(data: Data, split: str, seed: int, generator: Generator) -> dict[str, Tensor]:
+    """The masks of a split, drawn or, in "public", "published" and "given", those in the data."""
+    if split in ("public", "published", "given"):
+        known = {name: data[name].view(len(data.y), -1).bool() for name in node_readers.MASKS}
+        return {name: mask[:, seed % mask.size(1)].contiguous() for name, mask in known.items()}
     if split == "random-20":
-        return splits.per_class(data.y, generator=generator)
-    if split == "random-20-by-class":
-        return splits.class_by_class(data.y, generator=generator)
-    if split == "random-60-20-20-by-numpy":
-        return splits.by_permutation(data.y, train=0.6, val=0.2, seed=seed)
-    share = {"random-60-20-20": 0.2, "random-50-25-25": 0.25}[split]
-    return splits.by_fraction(data.y, val=share, test=share, generator=generator)
+        masks = splits.per_class(data.y, generator=generator)
+    elif split == "random-20-by-class":
+        masks = splits.class_by_class(data.y, generator=generator)
+    elif split == "random-60-20-20-by-numpy":
+        masks = splits.by_permutation(data.y, train=0.6, val=0.2, seed=seed)
+    else:
+        share = {"random-60-20-20": 0.2, "random-50-25-25": 0.25}[split]
+        masks = splits.by_fraction(data.y, val=share, test=share, generator=generator)
+    return dict(zip(node_readers.MASKS, masks, strict=True))
 
 
 def _positions(stored: Mapping[str, Tensor], facts: SetFacts, split: str, seed: int) -> Split:

@@ -187,17 +187,8 @@ class BenchmarkReport(Comparison):
         page.picture(drawn, CAPTIONS["scores"])
 
     def _details(self, page: Page) -> None:
-        self._distance(page)
-        b = self.benchmark
-        chosen = [(m, self.chosen_by(m), options(b.config(m)[0])) for m in b.models]
-        note = "Search: chosen on validation scores alone."
-        page.section("Options")
-        page.table(Table("", ("model", "chosen by", "options"), chosen, words=3, note=note))
-        if self.search_log:
-            page.table(search_table(self.search_log, self.measure))
-
-    def _distance(self, page: Page) -> None:
-        bias, first = bias_rows(self.runs), (r for r in self.runs if r.model == self.first)
+        b, bias = self.benchmark, bias_rows(self.runs)
+        first = (r for r in self.runs if r.model == self.first)
         mass = [row for run in first for row in run.extra.get("attention_mass", ())]
         if bias or mass or self.distance_rows:
             page.section("What distance is worth")
@@ -207,6 +198,12 @@ class BenchmarkReport(Comparison):
             page.picture(plot.learned_bias(bias), CAPTIONS["bias"])
         if mass:
             page.picture(plot.attention_mass(mass), CAPTIONS["mass"].format(first=self.first))
+        chosen = [(m, self.chosen_by(m), options(b.config(m)[0])) for m in b.models]
+        note = "Search: chosen on validation scores alone."
+        page.section("Options")
+        page.table(Table("", ("model", "chosen by", "options"), chosen, words=3, note=note))
+        if self.search_log:
+            page.table(search_table(self.search_log, self.measure))
 
     def _setting(self) -> list[tuple[str, object]]:
         b = self.benchmark

@@ -126,18 +126,24 @@ class TrainerOptions:
 
 
 @contextmanager
-def quiet_lightning() -> Iterator[None]:
-    """Keep Lightning's notes on devices, and one warning that it provokes itself, from the user."""
-    logger = logging.getLogger("lightning.pytorch")
+def quiet(package: str) -> Iterator[None]:
+    """Keep what a package logs from the user, but for its warnings."""
+    logger = logging.getLogger(package)
     level = logger.level
     logger.setLevel(max(level, logging.WARNING))
-    with warnings.catch_warnings():
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+@contextmanager
+def quiet_lightning() -> Iterator[None]:
+    """Keep Lightning's notes on devices, and one warning that it provokes itself, from the user."""
+    with quiet("lightning.pytorch"), warnings.catch_warnings():
         # Lightning 2.6 builds a LeafSpec, which torch 2.13 deprecates.
         warnings.filterwarnings("ignore", message=r".*LeafSpec.*", category=FutureWarning)
-        try:
-            yield
-        finally:
-            logger.setLevel(level)
+        yield
 
 
 _LINES = 10  # of a whole run, where the output is not a terminal

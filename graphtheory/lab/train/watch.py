@@ -6,7 +6,7 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -223,24 +223,20 @@ class StudyFolder(Checkpoint):  # which Lightning calls after all other callback
         self.run, self.writes = run, writes
         if not self.last.exists():
             return None
-        content = self._read_last()
+        try:
+            content = read_checkpoint(self.last)
+        except CheckpointError as error:
+            with suppress(CheckpointError, FileNotFoundError):
+                read_checkpoint(self.previous)
+                other = f"{self.previous}, one epoch older, is whole"
+                way = f"rename it to {self.last.name} to go on from there"
+                error = CheckpointError(f"{error}; {other}: {way}")
+            raise error from None
         if difference := first_difference(content.get("run", {}), run):
             raise CheckpointError(f"{self.last}: checkpoint of another run: {difference}")
         self.watch.load_state_dict(content["callbacks"][self.watch.state_key])
         task.load_state_dict(content["state_dict"])
         return self.last
-
-    def _read_last(self) -> dict[str, Any]:
-        try:
-            return read_checkpoint(self.last)
-        except CheckpointError as error:
-            try:
-                read_checkpoint(self.previous)
-            except (CheckpointError, FileNotFoundError):
-                raise error from None
-            other = f"{self.previous}, one epoch older, is whole"
-            way = f"rename it to {self.last.name} to go on from there"
-            raise CheckpointError(f"{error}; {other}: {way}") from None
 
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
