@@ -66,7 +66,7 @@ _NOISE = 5e-4  # more errors than these are a loss
 class Pruned(Errors):
     """Learners that are tested without some of their neurons."""
 
-    rules: tuple[str, ...] = RULES  # of `pruning.RULES`
+    rules: tuple[str, ...] = RULES
     # shares of neurons that are removed
     rates: tuple[float, ...] = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 

@@ -122,7 +122,7 @@ def train_in_context(
 
     Args:
         model: As in `predictions`; trained in place.
-        sample: Draws prompts: of a member of `datasets.prompts`, see the example, or a
+        sample: Draws prompts: of a member of `papers.icl.prompts`, see the example, or a
             function of your own that gives arrays.
         curriculum: How prompts grow.
         steps: How many.

@@ -173,7 +173,7 @@ class Minorities(Grid):
 
     The source takes CelebA: blond hair as the label, the two genders as groups, a ResNet 9. Here an
     image shows a digit, its label is whether that is 5 or more, and the groups are the two kinds
-    of `image_groups`: images as they are, and images rotated by 90 degrees with half the contrast.
+    of `TwoKinds`: images as they are, and images rotated by 90 degrees with half the contrast.
     Both have mean zero, and the norms of their covariances differ by a factor of 4, as insight (P4)
     requires. The test images have no noise and occur in both kinds, so that each group is half of
     the test set, as in the source.

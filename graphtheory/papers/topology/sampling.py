@@ -152,7 +152,7 @@ class Sampling(Grid):
     candidates: tuple[Candidate, ...] = axis("candidate", ())  # what is chosen from
     dataset: str = "Cora"
     root: Path | None = unrecorded(None)
-    # shares of the neighbors, see `budget.neighbor_use`
+    # shares of the neighbors, see `neighbor_use`
     budgets: tuple[float, ...] = unrecorded((0.1, 1 / 3))
     # changes of the options that a search chose for the GCN on all neighbors
     tried: tuple[Options, ...] = unrecorded(_TRIED)
