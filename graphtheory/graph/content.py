@@ -66,7 +66,7 @@ PLAIN = (Tensor, torch.nn.Parameter)
 Fact = TypeVar("Fact")
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, no_cfunc_wrapper=True)
 def _mixed(words):
     """The sum of all words, each mixed with its place so that the order counts."""
     total = np.uint64(0)
@@ -77,7 +77,7 @@ def _mixed(words):
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, no_cfunc_wrapper=True)
 def _within(ids, limit):
     """Whether all ids lie in 0..limit-1."""
     low, high = 0, -1
@@ -86,7 +86,7 @@ def _within(ids, limit):
     return low >= 0 and high < limit
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, no_cfunc_wrapper=True)
 def _fit(pointers, ids, limit):
     """Whether pointers run from 0 to the number of ids without falling, and ids from 0 to limit."""
     falls = 0
@@ -96,7 +96,7 @@ def _fit(pointers, ids, limit):
     return ends and falls == 0 and _within(ids, limit)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, no_cfunc_wrapper=True)
 def _fit_both_ways(indptr, indices, t_indptr, targets, perm, limit):
     """Whether rows, and the same edges by source with their places, all hold together."""
     columns = len(t_indptr) == limit + 1 and len(targets) == len(indices)
@@ -108,7 +108,7 @@ def _fit_both_ways(indptr, indices, t_indptr, targets, perm, limit):
     )
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, no_cfunc_wrapper=True)
 def _same(dense, indptr, columns, values):
     """Whether the values are all that is not 0 in a matrix, whose rows are read once."""
     for i in range(len(dense)):

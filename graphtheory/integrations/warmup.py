@@ -38,7 +38,7 @@ def warmup(*dtypes: torch.dtype) -> Path:
     for dtype in dtypes or (torch.float32,):
         for nodes, edges in _SIZES:
             _train(nodes, edges, dtype)
-    caches = (f.stats.cache_path for f in (_loops.with_loops, launch.take_chunk))
+    caches = (f.stats.cache_path for f in (_loops.with_loops, launch.all_done))
     return Path(os.path.commonpath(list(caches)))
 
 

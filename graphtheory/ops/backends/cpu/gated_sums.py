@@ -1,8 +1,8 @@
 """Sums of gated values and their gradients, as GatedGCN takes them: one loop over whole rows.
 
 The conventions are those of `attention.rows`; values are [N, H, D], and the terms of the gates'
-logits [N or E, D], or without rows. A row is that of a target, or of a source for the gradients of
-sources: `mine` and `own` are of the row's node, `theirs` and `other` of the other end of the edge.
+logits [N or E, D], or a row of zeros. A row is that of a target, or for the gradients of sources of
+a source: `mine` and `own` are of the row's node, `theirs` and `other` of the edge's other end.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from torch import Tensor
 
 from graphtheory.ops.backends.cpu import launch
 from graphtheory.ops.backends.cpu.attention.rows import AHEAD, FAR, edge_of
-from graphtheory.ops.backends.cpu.gat.attention import of_none
-from graphtheory.ops.backends.cpu.launch import next_chunk, part, rows_of, take_chunk
+from graphtheory.ops.backends.cpu.compiling import part
+from graphtheory.ops.backends.cpu.gat.attention import apart
+from graphtheory.ops.backends.cpu.launch import next_chunk, rows_of, take_chunk
 from graphtheory.ops.backends.cpu.memory import empty
 from graphtheory.ops.backends.cpu.vector.lanes import (
     add_product,
@@ -27,11 +28,12 @@ from graphtheory.ops.call import widened
 
 @part
 def _rows(
-    first, last, indptr, ends, perm, mine, of_mine, theirs, of_theirs, edge, of_edge, other, own,
-    gate, slope, sums, gate_grads, edge_grads,
+    first, last, indptr, ends, perm, mine, theirs, edge, other, own, gate, slope, sums, gate_grads,
+    edge_grads,
 ):  # fmt: skip
     width, summed, needed = gate.shape[0], sums.shape[0] > 0, own.shape[0] > 0
     wide, far = other.shape[1] * width, other.nbytes > FAR
+    of_mine, of_theirs, of_edge = apart(mine), apart(theirs), apart(edge)
     for i in range(first, last):
         clear(sums, i * wide, wide * summed)
         clear(gate_grads, i * width, width * needed)
@@ -57,15 +59,13 @@ def gated_loop(
     edge_grads,
 ):  # fmt: skip
     """Write sums, gradients of `mine` where `own` has rows, and those of `edge` where asked."""
-    gate, slope = np.empty((1, other.shape[2]), other.dtype), np.empty(other.shape[2], other.dtype)
-    (mine, of_mine), (theirs, of_theirs) = of_none(mine, gate), of_none(theirs, gate)
-    edge, of_edge = of_none(edge, gate)
+    gate, slope = np.empty(other.shape[2], other.dtype), np.empty(other.shape[2], other.dtype)
     chunk = take_chunk(counters)
     while chunk < chunks:
         first, last = rows_of(indptr, chunk, chunks)
         _rows(
-            first, last, indptr, ends, perm, mine, of_mine, theirs, of_theirs, edge, of_edge,
-            other, own, gate[0], slope, sums, gate_grads, edge_grads,
+            first, last, indptr, ends, perm, mine, theirs, edge, other, own, gate, slope, sums,
+            gate_grads, edge_grads,
         )  # fmt: skip
         chunk = next_chunk(counters)
 
@@ -86,7 +86,7 @@ def gated_sum(
     (other,), of_mine = widened(other), rows * (own is not None)
     sizes = (rows * sums, *shape), (of_mine, shape[1]), (len(ends) * of_edge, shape[1])
     found = [empty(size, other) for size in sizes]
-    terms = [launch.wide(term, other) for term in gates]
+    terms = [launch.or_zeros(term, other, shape[1]) for term in gates]
     launch.run(
         gated_loop, 8 * len(ends) * shape[0] * shape[1], launch.chunks_of(indptr, ends), indptr,
         ends, launch.NO_EDGES if perm is None else perm, *terms, other,

@@ -1,6 +1,6 @@
 """Run compiled loops over chunks of rows, which torch's threads take in turn by shared counters.
 
-A loop is a plain function, which `launch` compiles, of parts, compiled here. The work, rows and
+A loop is a plain function, which `launch` compiles, of parts (`compiling`). The work, rows and
 edges in the order of the rows, is cut into chunks of equal size. How many depends on the graph
 alone, what a row is summed in is the order of its edges, cut at the same places whatever the number
 of threads, and one machine code serves all threads: results are the same bits for any number.
@@ -25,6 +25,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 from torch import Tensor
 
+from graphtheory.ops.backends.cpu.compiling import MATH, kept_on_disk, part
 from graphtheory.ops.backends.cpu.memory import NUMPYS
 from graphtheory.ops.backends.cpu.openmp import rest, team
 
@@ -76,8 +77,6 @@ class Helpers:
 helpers = Helpers()
 
 
-MATH = {"reassoc", "contract", "nsz", "arcp"}
-"""Sums may be reassociated; NaN and infinity keep their meaning."""
 MOST_CHUNKS = 128
 _CHUNK = 512  # rows and edges that are worth a chunk
 _NEXT, _DONE, _COUNTERS = 0, 8, 16  # places in the counters, a cache line apart; their number
@@ -88,18 +87,6 @@ NO_EDGES: Any = np.empty(0, np.int64)
 NO_BUCKETS: Any = np.empty(0, np.uint8)
 NO_ROWS: Any = {dtype: np.empty((0, 0), kind) for dtype, kind in NUMPYS.items()}
 ONE: Any = {dtype: kind(1) for dtype, kind in NUMPYS.items()}
-
-
-def part(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile what a loop does to a chunk, a row or a tile into each loop that calls it.
-
-    A part that stayed a function of its own would stand in the machine code of every loop that
-    calls it, optimized with that loop and so with sums in an order of its own, and the linker would
-    take the copy that the process met first: bits would depend on what was compiled or loaded from
-    disk before. Arrays are not reference-counted: each that is named would cost an atomic call, and
-    threads would wait for one another. So a part cannot allocate, and is given what it works in.
-    """
-    return njit(forceinline=True, fastmath=MATH, _nrt=False)(function)
 
 
 @part
@@ -164,20 +151,20 @@ _add_one = _atomic(  # the number before
 _look = _atomic(lambda builder, at: builder.load_atomic(at, "seq_cst", 8))
 
 
-@njit(cache=True)
+@part
 def take_chunk(counters):
     """The chunk that a thread begins with."""
     return _add_one(counters, _NEXT)
 
 
-@njit(cache=True)
+@part
 def next_chunk(counters):
     """The chunk after one that is done."""
     _add_one(counters, _DONE)
     return _add_one(counters, _NEXT)
 
 
-@njit(cache=True)
+@part
 def wait_for(counters, chunks):
     """Wait for the threads that still do one of the first chunks, on which those after depend."""
     while _look(counters, _DONE) < chunks:
@@ -206,8 +193,11 @@ _ready: set[tuple[Any, ...]] = set()  # loops and types of arguments with machin
 
 @cache
 def _compiled(loop: Callable[..., None]) -> Callable[..., None]:
-    """Machine code, kept on disk."""
-    return njit(nogil=True, cache=True, fastmath=MATH)(loop)
+    """Machine code, which Python calls and nothing else."""
+    found: Callable[..., None] = kept_on_disk(
+        loop, nogil=True, fastmath=MATH, no_cfunc_wrapper=True
+    )
+    return found
 
 
 def launch(loop: Callable[..., None], chunks: int, work: int, *args: Any) -> None:
@@ -281,6 +271,11 @@ def wide(tensor: Tensor | None, like: Tensor) -> Tensor:
     if tensor is None:
         return NO_ROWS[like.dtype]
     return tensor.detach().to(like.dtype).contiguous()
+
+
+def or_zeros(terms: Tensor | None, like: Tensor, width: int) -> Tensor:
+    """Terms [N, width] in the type of the sums; of nothing a row of zeros."""
+    return like.new_zeros(1, width) if terms is None else wide(terms, like)
 
 
 def buckets(bucket: Tensor | None) -> Tensor:

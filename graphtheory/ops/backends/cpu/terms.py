@@ -14,7 +14,7 @@ from torch import Tensor
 
 from graphtheory.ops.backends.cpu import launch
 from graphtheory.ops.backends.cpu.attention.rows import edge_of
-from graphtheory.ops.backends.cpu.launch import part
+from graphtheory.ops.backends.cpu.compiling import part
 from graphtheory.ops.backends.cpu.vector.lanes import prefetch_rows, scale_into
 from graphtheory.ops.backends.cpu.vector.products import matrices, matrix, multiply
 

@@ -10,6 +10,7 @@ import pytest
 from numba import njit
 from numba.core.extending import _Intrinsic
 
+from graphtheory.ops.backends.cpu import compiling
 from graphtheory.ops.backends.cpu.vector import lanes, relus, rows
 from graphtheory.ops.backends.cpu.vector.products import TILE, matrix, multiply, whole
 from graphtheory.ops.backends.cpu.vector.relus import words_of
@@ -242,11 +243,15 @@ def add(out, at, step, edges, weights, of, x, row, apart, heads, dim, function=r
     return function(out, at, step, LOW, HIGH, *given)
 
 
-def write(out, edges, more, x, at, step, of, y, row, apart, heads, dim, function=rows.write_dots):
-    return function(out, 0, edges, more, x, at, step, LOW, HIGH, of, y, row, apart, heads, dim)
+def write(out, edges, x, at, step, of, y, row, apart, heads, dim, function=rows.write_dots):
+    return function(out, 0, edges, x, at, step, LOW, HIGH, of, y, row, apart, heads, dim)
 
 
-def check_rows(heads, dim, dtype, added=rows.add_rows, written=rows.write_dots, most=3) -> None:
+OF_ROWS = rows.add_rows, rows.write_dots, rows.add_dots
+
+
+def check_rows(heads, dim, dtype, functions=OF_ROWS, most=3) -> None:
+    added, *dots = functions
     rng, x, y, weights = case(heads, dim, dtype)
     width, (summed, dotted) = heads * dim, rows_taken(dim, dtype)
     for edges, edge, of in orders(rng)[:most]:
@@ -256,13 +261,12 @@ def check_rows(heads, dim, dtype, added=rows.add_rows, written=rows.write_dots, 
         assert done == summed
         wanted[3] += done * SCALE * np.einsum("th,thd->hd", weights[edge], near)
         np.testing.assert_allclose(found, wanted, **eps(dtype, 500))
-        for more in (False, True):
+        for more, function in enumerate(dots):
             found, wanted, at = weights.copy(), weights.copy(), 3 * width
-            done = write(found, edges, more, x, at, dim, of, y, width, dim, heads, dim, written)
+            done = write(found, edges, x, at, dim, of, y, width, dim, heads, dim, function)
             assert done == dotted
             if done:
-                dots = np.einsum("hd,thd->th", x[3], near)
-                wanted[edge] = dots + (weights[edge] if more else 0)
+                wanted[edge] = more * weights[edge] + np.einsum("hd,thd->th", x[3], near)
             np.testing.assert_allclose(found, wanted, **eps(dtype, 100 * dim**0.5))
 
 
@@ -276,9 +280,10 @@ def test_sums_and_dot_products_of_rows(heads: int, dim: int, dtype: type) -> Non
 @pytest.mark.parametrize("register", [16, 32, 64])
 def test_registers_of_other_processors(register, dtype, monkeypatch) -> None:
     monkeypatch.setattr(rows, "REGISTER", register)
-    anew = [njit(f.py_func) for f in (rows.add_rows, rows.write_dots)]
+    monkeypatch.setattr(compiling, "_PREFIX", f"registers of {register}")
+    monkeypatch.setattr(compiling, "kept_on_disk", lambda f, **options: njit(**options)(f))
     for heads, dim in SHAPES:
-        check_rows(heads, dim, dtype, *anew, most=1)
+        check_rows(heads, dim, dtype, [njit(f.py_func) for f in OF_ROWS], most=1)
 
 
 @pytest.mark.parametrize("heads", [1, 4, 6])
@@ -288,7 +293,7 @@ def test_rows_that_heads_share_beside_wider_ones(heads: int, dim: int) -> None:
     shared = rng.standard_normal((ENTRIES, dim)).astype(np.float32)
     begin, out, logits = 3 * heads * (dim + 5), wide.copy(), weights.copy()
     add(out, begin, dim + 5, NONE, weights, NONE, shared, dim, 0, heads, dim)
-    write(logits, NONE, True, wide, begin, dim + 5, NONE, shared, dim, 0, heads, dim)
+    write(logits, NONE, wide, begin, dim + 5, NONE, shared, dim, 0, heads, dim, rows.add_dots)
     wanted, dots = wide.copy(), weights.copy()
     wanted[3, :, :dim] += SCALE * weights[CHOSEN].T @ shared[CHOSEN]
     np.testing.assert_allclose(out, wanted, rtol=1e-5, atol=1e-5)
@@ -301,7 +306,7 @@ def test_infinities_and_nans_stay_in_their_head() -> None:
     y[:, 2, 5] = np.inf
     weights[LOW, 1] = np.nan
     found, sums = weights.copy(), np.zeros_like(x)
-    write(found, NONE, False, x, 0, 16, OF, y, 64, 16, 4, 16)
+    write(found, NONE, x, 0, 16, OF, y, 64, 16, 4, 16)
     add(sums, 0, 16, NONE, weights, OF, x, 64, 16, 4, 16)
     assert np.isinf(found[CHOSEN, 2]).all() and np.isfinite(found[LOW:HIGH, [0, 1, 3]]).all()
     assert np.isnan(sums[0, 1]).all() and np.isfinite(sums[0, [0, 2, 3]]).all()
@@ -311,7 +316,8 @@ def test_few_entries_are_left_to_the_caller() -> None:
     _, x, _, weights = case(1, 16, np.float32)
     one, out = np.float32(1), x.copy()
     assert not rows.add_rows(out, 0, 16, 0, 11, NONE, weights, 0, one, OF, x, 16, 16, 1, 16)
-    assert not rows.write_dots(weights, 0, NONE, False, x, 0, 16, 0, 11, OF, x, 16, 16, 1, 16)
+    for function in (rows.write_dots, rows.add_dots):
+        assert not function(weights, 0, NONE, x, 0, 16, 0, 11, OF, x, 16, 16, 1, 16)
 
 
 @njit

@@ -17,9 +17,10 @@ from graphtheory.ops.backends.cpu.attention.rows import (
     softmax_backward_rows,
     softmax_rows,
 )
-from graphtheory.ops.backends.cpu.launch import cut, items_of, next_chunk, part, rows_of, take_chunk
+from graphtheory.ops.backends.cpu.compiling import part
+from graphtheory.ops.backends.cpu.launch import cut, items_of, next_chunk, rows_of, take_chunk
 from graphtheory.ops.backends.cpu.vector.lanes import add, clear, dot, prefetch_rows
-from graphtheory.ops.backends.cpu.vector.rows import add_rows, write_dots
+from graphtheory.ops.backends.cpu.vector.rows import add_dots, add_rows
 
 TILE = 64  # edges whose rows stay in the first cache from their dot products to their sums
 LEAD = 48  # edges ahead of which rows in another order are asked for: each takes little time
@@ -30,8 +31,8 @@ def _add_dots(i, low, high, query, features, order, row, out):
     """Add <query[i, h], features[e]> to out[e, h] of edges low..high-1 of row i."""
     (_, heads, width), dim, begin = query.shape, features.shape[1], i * query.shape[1]
     prefetch_rows(order, low + LEAD, high + LEAD, features, dim)
-    if dim > 0 and not write_dots(
-        out, 0, order[:0], True, query, begin * width, width, low, high, order, features, dim, 0,
+    if dim > 0 and not add_dots(
+        out, 0, order[:0], query, begin * width, width, low, high, order, features, dim, 0,
         heads, dim,
     ):  # fmt: skip
         for e in range(low, high):

@@ -13,11 +13,11 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from graphtheory.ops.backends.cpu.compiling import part, shared_part
 from graphtheory.ops.backends.cpu.launch import (
     cut,
     items_of,
     next_chunk,
-    part,
     rows_of,
     take_chunk,
     wait_for,
@@ -41,6 +41,7 @@ from graphtheory.ops.backends.cpu.vector.rows import add_rows, write_dots
 
 AHEAD = 16  # edges whose rows are loaded while as many before them, a tile, are worked on
 FAR = 2**20  # bytes of nodes from which on that is done; the second cache of a core holds fewer
+_NEVER = 2**62  # entries
 HARMLESS = 60  # logits up to this size have exponentials that sum without a shift
 
 
@@ -68,7 +69,7 @@ def edge_of(perm, t):
 @njit(inline="always")
 def first_to_prefetch(low, x):
     """Of entries from `low` on the first whose row of x is loaded ahead; of near rows none."""
-    return low if x.nbytes > FAR else np.iinfo(np.int64).max
+    return low if x.nbytes > FAR else _NEVER
 
 
 @part
@@ -76,7 +77,7 @@ def dot_entries(i, low, high, indices, perm, x, y, out, first):
     """Write out[e - first, h] = <x[i, h], y[j, h]> of entries low..high-1 of row i."""
     (_, heads, dim), width, at = x.shape, x.shape[1] * x.shape[2], -first * x.shape[1]
     if not write_dots(
-        out, at, perm, False, x, i * width, dim, low, high, indices, y, width, dim, heads, dim
+        out, at, perm, x, i * width, dim, low, high, indices, y, width, dim, heads, dim
     ):
         for t in range(low, high):
             e = edge_of(perm, t)
@@ -109,7 +110,7 @@ def edge_dot(counters, chunks, indptr, indices, query, key, out):
         chunk = next_chunk(counters)
 
 
-@part
+@shared_part
 def softmax_rows(first, last, indptr, logits, bias, bucket, table, scale, out, each):
     """Softmax of rows first..last-1, see `softmax`; `each` has a value per head."""
     heads, one = logits.shape[1], out.dtype.type(1)
@@ -153,7 +154,7 @@ def softmax(counters, chunks, indptr, logits, bias, bucket, table, scale, out):
         chunk = next_chunk(counters)
 
 
-@part
+@shared_part
 def softmax_backward_rows(
     first, last, indptr, weights, grad, bucket, p, seed, out, tables, chunk, mean
 ):  # fmt: skip
@@ -272,13 +273,13 @@ def merge(counters, chunks, split_row, partial_sum, out):
         chunk = next_chunk(counters)
 
 
-@part
+@shared_part
 def _dot_rows(first, last, indptr, indices, x, y, out):
     for i in range(first, last):
         dot_entries(i, indptr[i], indptr[i + 1], indices, indices[:0], x, y, out, 0)
 
 
-@part
+@shared_part
 def sum_rows(first, last, indptr, indices, weights, scale, p, seed, x, out):
     """Write out[i, h] = scale * sum of the kept weights[e, h] * x[j, h]."""
     size, none = x.shape[1] * x.shape[2], indices[:0]
@@ -303,7 +304,7 @@ def whole_forward(
         chunk = next_chunk(counters)
 
 
-@part
+@shared_part
 def _sum_sources(
     chunk, chunks, t_indptr, targets, perm, query, grad, logits, weights, scale, one, p, seed,
     of_key, of_value,

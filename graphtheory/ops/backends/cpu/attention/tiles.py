@@ -21,7 +21,8 @@ from graphtheory.ops.backends.cpu.attention.rows import (
     first_to_prefetch,
     kept,
 )
-from graphtheory.ops.backends.cpu.launch import cut, items_of, next_chunk, part, take_chunk
+from graphtheory.ops.backends.cpu.compiling import part
+from graphtheory.ops.backends.cpu.launch import cut, items_of, next_chunk, take_chunk
 from graphtheory.ops.backends.cpu.vector.lanes import (
     add,
     clear,

@@ -1,14 +1,13 @@
 """GAT's attention: scores are leaky sums of a source's, a target's and an edge's value per head.
 
-The conventions are those of `attention.rows`; node arrays are [N, H] here. `dst_score` and `edge`
-may have no rows. An edge whose own value is -inf is excluded.
+The conventions are those of `attention.rows`; node arrays are [N, H] here. Where there
+is no `dst_score` or `edge`, it is a row of zeros. An edge whose own value is -inf is excluded.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
 from graphtheory.ops.backends.cpu import launch, primitives
@@ -20,26 +19,22 @@ from graphtheory.ops.backends.cpu.attention.rows import (
     softmax_rows,
     sum_rows,
 )
-from graphtheory.ops.backends.cpu.launch import next_chunk, part, rows_of, take_chunk, wait_for
+from graphtheory.ops.backends.cpu.compiling import part, shared_part
+from graphtheory.ops.backends.cpu.launch import next_chunk, rows_of, take_chunk, wait_for
 from graphtheory.ops.backends.cpu.memory import empty, rows_stay_whole
 from graphtheory.ops.backends.cpu.vector.lanes import add, clear, leaky_grad, leaky_sum, scale_into
 from graphtheory.ops.call import widened
 
 
-@njit(inline="always")
-def of_none(array, like):
-    """The array and how far apart its rows are; without rows one of zeros for all, 0 apart."""
-    heads = like.shape[1]
-    if array.shape[0] > 0:
-        return array, heads
-    return np.zeros((1, heads), like.dtype), 0
-
-
 @part
-def _score_rows(
-    first, last, indptr, indices, src_score, dst_score, of_row, edge, of_edge, slope, out
-):  # fmt: skip
-    heads = src_score.shape[1]
+def apart(terms):
+    """How far apart rows are. One row counts for all: of zeros, where there are no terms."""
+    return terms.shape[1] if terms.shape[0] > 1 else 0
+
+
+@shared_part
+def _score_rows(first, last, indptr, indices, src_score, dst_score, edge, slope, out):
+    heads, of_row, of_edge = src_score.shape[1], apart(dst_score), apart(edge)
     for i in range(first, last):
         at_i = i * of_row
         for e in range(indptr[i], indptr[i + 1]):
@@ -47,13 +42,13 @@ def _score_rows(
             leaky_sum(out, at, slope, src_score, at_j, dst_score, at_i, edge, e * of_edge, heads)
 
 
-@part
+@shared_part
 def _grad_rows(
-    first, last, indptr, indices, src_score, dst_score, of_row, edge, of_edge, slope, grad,
-    of_dst_score, total,
-):  # fmt: skip
+    first, last, indptr, indices, src_score, dst_score, edge, slope, grad, of_dst_score, total
+):
     """`rows_loop` of rows first..last-1; `total` has a value per head."""
     heads, one = src_score.shape[1], grad.dtype.type(1)
+    of_row, of_edge = apart(dst_score), apart(edge)
     for i in range(first, last):
         at_i = i * of_row
         clear(total, 0, heads)
@@ -61,19 +56,16 @@ def _grad_rows(
             at_j, at = indices[e] * heads, e * heads
             leaky_grad(grad, at, slope, src_score, at_j, dst_score, at_i, edge, e * of_edge, heads)
             add(total, 0, one, grad, at, heads)
-        if of_row > 0:
+        if of_dst_score.shape[0] > 0:
             scale_into(of_dst_score, i * heads, one, total, 0, heads)
 
 
 def scores_loop(counters, chunks, indptr, indices, src_score, dst_score, edge, slope, out):
     """Write out[e, h] = leaky(src_score[j, h] + dst_score[i, h] + edge[e, h])."""
-    (dst_score, of_row), (edge, of_edge) = of_none(dst_score, out), of_none(edge, out)
     chunk = take_chunk(counters)
     while chunk < chunks:
         first, last = rows_of(indptr, chunk, chunks)
-        _score_rows(
-            first, last, indptr, indices, src_score, dst_score, of_row, edge, of_edge, slope, out
-        )
+        _score_rows(first, last, indptr, indices, src_score, dst_score, edge, slope, out)
         chunk = next_chunk(counters)
 
 
@@ -81,19 +73,18 @@ def rows_loop(
     counters, chunks, indptr, indices, src_score, dst_score, edge, slope, grad, of_dst_score
 ):  # fmt: skip
     """Replace the gradient of the scores by that of the sums, and add it up by target."""
-    (dst_score, of_row), (edge, of_edge) = of_none(dst_score, grad), of_none(edge, grad)
     total = np.empty(grad.shape[1], grad.dtype)
     chunk = take_chunk(counters)
     while chunk < chunks:
         first, last = rows_of(indptr, chunk, chunks)
         _grad_rows(
-            first, last, indptr, indices, src_score, dst_score, of_row, edge, of_edge, slope, grad,
-            of_dst_score, total,
+            first, last, indptr, indices, src_score, dst_score, edge, slope, grad, of_dst_score,
+            total,
         )  # fmt: skip
         chunk = next_chunk(counters)
 
 
-@part
+@shared_part
 def _sum_columns(first, last, t_indptr, perm, grad, out):
     heads, one = grad.shape[1], grad.dtype.type(1)
     for j in range(first, last):
@@ -117,20 +108,16 @@ def forward(
 ):  # fmt: skip
     """Whole rows: write the weights of the edges and the sums of the values."""
     one, each = weights.dtype.type(1), np.empty(weights.shape[1], weights.dtype)
-    (dst_score, of_row), (edge, of_edge) = of_none(dst_score, weights), of_none(edge, weights)
     chunk = take_chunk(counters)
     while chunk < chunks:
         first, last = rows_of(indptr, chunk, chunks)
-        _score_rows(
-            first, last, indptr, indices, src_score, dst_score, of_row, edge, of_edge, slope,
-            weights,
-        )  # fmt: skip
+        _score_rows(first, last, indptr, indices, src_score, dst_score, edge, slope, weights)
         softmax_rows(first, last, indptr, weights, nothing, no_bucket, nothing, one, weights, each)
         sum_rows(first, last, indptr, indices, weights, one, p, seed, value, out)
         chunk = next_chunk(counters)
 
 
-@part
+@shared_part
 def _sum_sources(
     first, last, t_indptr, targets, perm, value, grad, weights, p, seed, edge_grad, of_value
 ):  # fmt: skip
@@ -149,7 +136,6 @@ def backward(
     of_dst_score,
 ):  # fmt: skip
     """Whole rows: passes over sources, targets, sources, each needs what the one before wrote."""
-    (dst_score, of_row), (edge, of_edge) = of_none(dst_score, edge_grad), of_none(edge, edge_grad)
     each = np.empty(edge_grad.shape[1], edge_grad.dtype)
     chunk = take_chunk(counters)
     while chunk < chunks:
@@ -166,8 +152,8 @@ def backward(
             each,
         )  # fmt: skip
         _grad_rows(
-            first, last, indptr, indices, src_score, dst_score, of_row, edge, of_edge, slope,
-            edge_grad, of_dst_score, each,
+            first, last, indptr, indices, src_score, dst_score, edge, slope, edge_grad,
+            of_dst_score, each,
         )  # fmt: skip
         chunk = next_chunk(counters)
     wait_for(counters, 2 * chunks)
@@ -185,7 +171,7 @@ def additive_attention(
     dtype, drawn = value.dtype, 0 if seed is None else int(seed)
     value, src_score = widened(value, src_score)
     weights = empty((indices.size(0), src_score.size(1)), src_score)
-    scores = (src_score, *(launch.wide(t, value) for t in (dst_score, edge)))
+    scores = (src_score, *(launch.or_zeros(t, value, src_score.size(1)) for t in (dst_score, edge)))
     given = (indptr, indices, *scores, launch.cast(slope, value))
     if rows_stay_whole(indices, value):
         out = empty((indptr.size(0) - 1, *value.shape[1:]), value)
@@ -207,7 +193,7 @@ def additive_attention_backward(
     """Gradients of value, src_score, dst_score (no rows without it) and the sums [E, H]."""
     dtypes, drawn = (value.dtype, src_score.dtype), 0 if seed is None else int(seed)
     grad, value, src_score, weights = widened(grad, value, src_score, weights)
-    scores = (src_score, *(launch.wide(t, value) for t in (dst_score, edge)))
+    scores = (src_score, *(launch.or_zeros(t, value, src_score.size(1)) for t in (dst_score, edge)))
     given = (*scores, launch.cast(slope, value))
     of_src, rows = torch.empty_like(src_score), 0 if dst_score is None else dst_score.size(0)
     of_dst = src_score.new_empty(rows, src_score.size(1))

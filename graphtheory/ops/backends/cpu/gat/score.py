@@ -14,7 +14,8 @@ from torch import Tensor
 
 from graphtheory.ops.backends.cpu import launch
 from graphtheory.ops.backends.cpu.attention.rows import AHEAD, FAR
-from graphtheory.ops.backends.cpu.launch import next_chunk, part, rows_of, take_chunk
+from graphtheory.ops.backends.cpu.compiling import part
+from graphtheory.ops.backends.cpu.launch import next_chunk, rows_of, take_chunk
 from graphtheory.ops.backends.cpu.memory import empty
 from graphtheory.ops.backends.cpu.terms import (
     TILE,

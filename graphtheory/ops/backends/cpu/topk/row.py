@@ -10,7 +10,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from graphtheory.ops.backends.cpu.attention.rows import kept
-from graphtheory.ops.backends.cpu.launch import MATH, part
+from graphtheory.ops.backends.cpu.compiling import MATH, part
 from graphtheory.ops.backends.cpu.topk.buckets import scale_and_look_up, tally
 from graphtheory.ops.backends.cpu.vector.lanes import multiply, softmax_grad
 from graphtheory.ops.backends.cpu.vector.llvm import FULL, Vectors, fixed

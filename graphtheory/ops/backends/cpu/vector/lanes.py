@@ -14,7 +14,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from graphtheory.ops.backends.cpu.launch import part
+from graphtheory.ops.backends.cpu.compiling import part
 from graphtheory.ops.backends.cpu.vector.llvm import (
     Vectors,
     call_llvm,

@@ -15,6 +15,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from graphtheory.ops.backends.cpu.compiling import call_shared
 from graphtheory.ops.backends.cpu.vector.llvm import REGISTER, Vectors
 
 _MANY = 8  # registers for what stays the same; twice as many leave none for the rest
@@ -74,10 +75,15 @@ class _Rows:
         )
         return self.vectors.plus(*halves)
 
-    def chosen(self, array: Any, there: Any, entry: Any) -> Any:
-        """array[entry], or the entry itself where there is none."""
+    def each(self, numbers: Any, count: int) -> list[Any]:
+        """The first numbers of an array."""
+        places = (self.builder.gep(numbers, [_number(k)]) for k in range(count))
+        return [self.builder.load(place) for place in places]
+
+    def chosen(self, array: Any, size: Any, entry: Any) -> Any:
+        """array[entry], or the entry itself where the array is empty."""
         builder, found = self.builder, cgutils.alloca_once_value(self.builder, entry)
-        with builder.if_then(there):
+        with builder.if_then(builder.icmp_signed(">", size, _number(0))):
             value = builder.load(builder.gep(array, [entry]))
             same = value.type == entry.type
             builder.store(value if same else builder.sext(value, entry.type), found)
@@ -99,42 +105,10 @@ class _Rows:
         return done
 
 
-def _function(name: str, write: Callable[..., Any]) -> Callable[..., Any]:
-    """The code of a call of write(rows, *arguments) -> count, whose code stands alone.
-
-    Inlined, it would be optimized again at every level of the parts that a loop is made of. An
-    array is two arguments: a pointer, and whether it has entries.
-    """
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        given, number = [], None
-        for kind, value in zip(signature.args, args, strict=True):
-            if not isinstance(kind, types.Array):
-                given.append(value)
-                continue
-            if kind.layout != "C":
-                raise TypeError(f"{name}: got an array of layout {kind.layout}, expected C")
-            array = context.make_array(kind)(context, builder, value)
-            given += array.data, builder.icmp_signed(">", array.nitems, _number(0))
-            number = kind.dtype if isinstance(kind.dtype, types.Float) else number
-        full = ".".join([f"graphtheory.{name}", *(str(v.type) for v in given)])
-        if full not in builder.module.globals:
-            kinds = ir.FunctionType(_INT, [v.type for v in given])
-            function = ir.Function(builder.module, kinds, full)
-            function.linkage = "internal"
-            function.attributes.add("noinline")
-            inner = ir.IRBuilder(function.append_basic_block())
-            inner.ret(write(_Rows(context, inner, number), *function.args))
-        return builder.call(builder.module.globals[full], given)
-
-    return code
-
-
 def _write_sums(
-    rows: _Rows, out: Any, _out: Any, at: Any, step: Any, low: Any, high: Any, edges: Any,
-    by_edge: Any, weights: Any, _weights: Any, at_w: Any, scale: Any, of: Any, by_of: Any, x: Any,
-    _x: Any, row: Any, apart: Any, heads: Any, dim: Any,
-) -> Any:  # fmt: skip
+    rows: _Rows, out: Any, edges: Any, weights: Any, scale: Any, of: Any, x: Any, numbers: Any
+) -> Any:
+    at, step, low, high, by_edge, at_w, by_of, row, apart, heads, dim = rows.each(numbers, 11)
     builder, vectors, zero = rows.builder, rows.vectors, ir.Constant(rows.vectors.number, 0.0)
     done, head, within = (cgutils.alloca_once_value(builder, _number(0)) for _ in range(3))
 
@@ -172,10 +146,9 @@ def _write_sums(
 
 
 def _write_dots(
-    rows: _Rows, out: Any, _out: Any, at_out: Any, edges: Any, by_edge: Any, more: Any, x: Any,
-    _x: Any, at: Any, step: Any, low: Any, high: Any, of: Any, by_of: Any, y: Any, _y: Any,
-    row: Any, apart: Any, heads: Any, dim: Any,
-) -> Any:  # fmt: skip
+    rows: _Rows, out: Any, edges: Any, x: Any, of: Any, y: Any, numbers: Any, more: bool = False
+) -> Any:
+    at_out, by_edge, at, step, low, high, by_of, row, apart, heads, dim = rows.each(numbers, 11)
     builder, vectors = rows.builder, rows.vectors
     done = cgutils.alloca_once_value(builder, _number(0))
 
@@ -196,7 +169,8 @@ def _write_dots(
                 sums.append(product if new else vectors.plus(sums.pop(), product))
             edge = builder.mul(rows.chosen(edges, by_edge, entry), heads)
             place, found = rows.sum(at_out, edge, first), rows.across(sums)
-            found = builder.select(more, vectors.plus(rows.load(out, place, count), found), found)
+            if more:
+                found = vectors.plus(rows.load(out, place, count), found)
             rows.store(found, out, place)
 
     for registers in (0, 1, 2, 4, _MANY):  # 0: half of one
@@ -207,18 +181,89 @@ def _write_dots(
     return builder.load(done)
 
 
+def _body(write: Callable[..., Any], *kinds: Any) -> tuple[Any, Callable[..., Any]]:
+    """Types and code of a function whose code write(rows, *arguments) returns."""
+
+    def code(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return write(_Rows(context, builder, kinds[0].dtype), *args)
+
+    return types.int64(*kinds), code
+
+
+@intrinsic
+def _sums(_, out, edges, weights, scale, of, x, numbers):
+    return _body(_write_sums, out, edges, weights, scale, of, x, numbers)
+
+
+@intrinsic
+def _dots(_, out, edges, x, of, y, numbers):
+    return _body(_write_dots, out, edges, x, of, y, numbers)
+
+
+@intrinsic
+def _more_dots(_, out, edges, x, of, y, numbers):
+    return _body(partial(_write_dots, more=True), out, edges, x, of, y, numbers)
+
+
+def _sums_alone(out, edges, weights, scale, of, x, numbers):
+    return _sums(out, edges, weights, scale, of, x, numbers)
+
+
+def _dots_alone(out, edges, x, of, y, numbers):
+    return _dots(out, edges, x, of, y, numbers)
+
+
+def _more_dots_alone(out, edges, x, of, y, numbers):
+    return _more_dots(out, edges, x, of, y, numbers)
+
+
+def _call(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The code of a call of a shared function: of pointers, a scale, and all whole numbers."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        given, kinds, numbers = [], [], []
+        for kind, value in zip(signature.args, args, strict=True):
+            if isinstance(kind, types.Array):
+                if kind.layout != "C":
+                    got = f"{function.__name__}: got an array of layout {kind.layout}"
+                    raise TypeError(f"{got}, expected C")
+                array = context.make_array(kind)(context, builder, value)
+                given.append(array.data)
+                kinds.append(types.CPointer(kind.dtype))
+                if isinstance(kind.dtype, types.Integer):
+                    numbers.append(array.nitems)
+            elif isinstance(kind, types.Float):
+                given.append(value)
+                kinds.append(kind)
+            else:
+                numbers.append(context.cast(builder, value, kind, types.int64))
+        places = cgutils.alloca_once(builder, _INT, _number(len(numbers)))
+        for k, number in enumerate(numbers):
+            builder.store(number, builder.gep(places, [_number(k)]))
+        given, kinds = [*given, places], [*kinds, types.CPointer(types.int64)]
+        return call_shared(context, builder, function, types.int64, kinds, given)
+
+    return code
+
+
 @intrinsic
 def _add(_, out, at, step, low, high, edges, weights, at_w, scale, of, x, row, apart, heads, dim):
     """What `add_rows` does in registers; returns how many numbers that are."""
     kinds = out, at, step, low, high, edges, weights, at_w, scale, of, x, row, apart, heads, dim
-    return types.int64(*kinds), _function("add_rows", _write_sums)
+    return types.int64(*kinds), _call(_sums_alone)
 
 
-@intrinsic
-def _write(_, out, at_out, edges, more, x, at, step, low, high, of, y, row, apart, heads, dim):
-    """What `write_dots` does in registers; returns how many heads those are."""
-    kinds = out, at_out, edges, more, x, at, step, low, high, of, y, row, apart, heads, dim
-    return types.int64(*kinds), _function("write_dots", _write_dots)
+def _writer(function: Callable[..., Any]) -> Callable[..., Any]:
+    @intrinsic
+    def write(_, out, at_out, edges, x, at, step, low, high, of, y, row, apart, heads, dim):
+        """What `write_dots` does in registers; returns how many heads those are."""
+        kinds = out, at_out, edges, x, at, step, low, high, of, y, row, apart, heads, dim
+        return types.int64(*kinds), _call(function)
+
+    return write
+
+
+_write, _write_more = _writer(_dots_alone), _writer(_more_dots_alone)
 
 
 @njit(inline="always")
@@ -240,13 +285,22 @@ def add_rows(
 
 
 @njit(inline="always")
-def write_dots(out, at_out, edges, more, x, at, step, low, high, of, y, row, apart, heads, dim):
+def write_dots(out, at_out, edges, x, at, step, low, high, of, y, row, apart, heads, dim):
     """Write the dot products of a row of x and the rows of y of entries low..high-1, by head.
 
-    That of entry t goes to at_out + edges[t] * heads + h, or with `more` is added to what is there.
-    Head h of the row of x is at + h * step. Other conventions are those of `add_rows`.
+    That of entry t goes to at_out + edges[t] * heads + h. Head h of the row of x is at + h * step.
+    Other conventions are those of `add_rows`.
     """
     if high - low < _FEW:
         return False
-    given = out, at_out, edges, more, x, at, step, low, high, of, y, row, apart, heads, dim
+    given = out, at_out, edges, x, at, step, low, high, of, y, row, apart, heads, dim
     return _write(*given) > 0
+
+
+@njit(inline="always")
+def add_dots(out, at_out, edges, x, at, step, low, high, of, y, row, apart, heads, dim):
+    """As `write_dots`, added to what is there."""
+    if high - low < _FEW:
+        return False
+    given = out, at_out, edges, x, at, step, low, high, of, y, row, apart, heads, dim
+    return _write_more(*given) > 0

@@ -1,0 +1,109 @@
+"""How loops and their parts become machine code, which numba makes when it is first needed.
+
+`launch` calls loops. A part is what a loop does to a chunk, a row or a tile: `part` compiles it
+into each caller, `shared_part` once for all. Either way each machine code is optimized alone: its
+bits do not depend on what else was compiled, or loaded from disk before. A part that stayed a
+function as numba makes it would stand in the code of every caller, optimized with that, and the
+linker would take the copy that the process met first.
+
+Arrays are not reference-counted in parts: each that is named would cost an atomic call, and threads
+would wait for one another. So a part cannot allocate, and is given what it works in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from hashlib import sha256
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+from llvmlite import binding
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import lower_builtin, type_callable
+
+MATH = {"reassoc", "contract", "nsz", "arcp"}
+"""Sums may be reassociated; NaN and infinity keep their meaning."""
+_OF_PARTS = {"fastmath": MATH, "_nrt": False, "no_cfunc_wrapper": True}
+_PREFIX = "graphtheory"  # of symbols
+
+_in_memory: dict[str, Any] = {}  # shared functions, by their symbols
+
+
+@cache
+def _sources() -> str:
+    """A digest of the files of this backend."""
+    files = sorted(Path(__file__).parent.rglob("*.py"))
+    return sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def kept_on_disk(function: Callable[..., Any], **options: Any) -> Any:
+    """Compile a function as numba does, and keep its machine code until a file here changes.
+
+    By itself numba looks at the file of the function only. Parts from other files are in its code.
+    """
+    found = njit(cache=True, **options)(function)
+    file = found._cache._cache_file
+    file._source_stamp = file._source_stamp, _sources()
+    return found
+
+
+def part(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a part into each loop and part that calls it."""
+    return njit(forceinline=True, **_OF_PARTS)(function)
+
+
+def shared_part(function: Callable[..., None]) -> Callable[..., None]:
+    """Compile a part that returns nothing once for each types of arguments, for all its callers.
+
+    The call costs as much as a few edges, so that this is for what is done to a chunk.
+    """
+
+    @type_callable(function)
+    def typed(_context):
+        typer: Any = lambda *_args: types.none  # noqa: E731
+        typer.pysig = signature(function)
+        return typer
+
+    @lower_builtin(function, types.VarArg(types.Any))
+    def called(context, builder, types_, args):
+        plain = [types.unliteral(kind) for kind in types_.args]
+        values = map(partial(context.cast, builder), args, types_.args, plain)
+        return call_shared(context, builder, function, types.none, plain, list(values))
+
+    return function
+
+
+def call_shared(
+    context: Any, builder: Any, function: Callable[..., Any], out: Any, kinds: Sequence[Any],
+    args: Sequence[Any],
+) -> Any:  # fmt: skip
+    """The code of a call of a function that is compiled once, and what it returns, of type `out`.
+
+    Where the caller comes from disk, numba loads the function before it.
+    """
+    load = partial(_load, function, *kinds)
+    context.active_code_library._reload_init.add(load)
+    convention = context.call_conv
+    kind = convention.get_function_type(out, kinds)
+    callee = cgutils.get_or_insert_function(builder.module, kind, load())
+    status, found = convention.call_function(builder, callee, out, kinds, args)
+    with cgutils.if_unlikely(builder, status.is_error):
+        convention.return_status_propagate(builder, status)
+    return found
+
+
+def _load(function: Callable[..., Any], *kinds: Any) -> str:
+    """Compile a function, or load it from disk, unless it is in memory; its symbol."""
+    name = f"{function.__module__}.{function.__qualname__}{kinds}"
+    symbol = f"{_PREFIX}.{function.__name__}.{sha256(name.encode()).hexdigest()[:16]}"
+    if symbol not in _in_memory:
+        compiled = kept_on_disk(function, no_cpython_wrapper=True, **_OF_PARTS)
+        compiled.compile(kinds)
+        code = compiled.overloads[kinds]
+        address = code.library.get_pointer_to_function(code.fndesc.llvm_func_name)
+        binding.add_symbol(symbol, address)
+        _in_memory[symbol] = code
+    return symbol
