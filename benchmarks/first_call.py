@@ -1,6 +1,9 @@
 """How long the first step of a layer takes, compilation included, beside PyG's layer compiled.
 
     python benchmarks/first_call.py --out benchmarks/results/cpu-first-call.csv
+    python benchmarks/first_call.py --together --out benchmarks/results/cpu-first-call.csv
+
+The second one takes the processor time of the first steps of three layers, one after the other.
 
 A step is forward and backward. Every number is of a fresh process, once with empty caches, as after
 an installation, and once with what that process left there: numba's cache for ours, inductor's for
@@ -25,13 +28,16 @@ from ops import random_graph
 from torch_geometric import nn as pyg
 
 from graphtheory import nn
+from graphtheory.lab.bench.rows import Row
 
 Layer = Literal["GCNConv", "GATConv", "GATv2Conv", "TransformerConv"]
 Form = Literal["graphtheory", "PyG, compiled"]
+Number = Literal["float32", "float64"]
 CASES: tuple[tuple[Layer, bool], ...] = (  # layers, and whether edges have features
     ("GCNConv", False), ("GATConv", False), ("TransformerConv", False), ("GATv2Conv", True),
     ("TransformerConv", True),
 )  # fmt: skip
+THREE = "SPDTransformerConv", "GATConv", "GCNConv"  # the last one takes no features of edges
 CACHES = "NUMBA_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"
 
 
@@ -48,14 +54,42 @@ def first_step(name: Layer, form: Form, nodes: int, edges: int, edge_dim: int) -
     return time.perf_counter() - start
 
 
-def in_fresh_processes(*measure: object) -> list[float]:
-    """Seconds of the first step with empty caches, and with those that this leaves."""
+def first_steps(dtype: Number, nodes: int, edges: int, edge_dim: int) -> float:
+    """Seconds of processor time of the first steps of `THREE`; PyG is imported before."""
+    torch.set_num_threads(1)
+    torch.set_default_dtype(getattr(torch, dtype))
+    edge_index = random_graph(nodes, edges)
+    start = time.process_time()
+    for name in THREE:
+        options = {} if name == "GCNConv" else {"heads": 4, "edge_dim": edge_dim or None}
+        given = {"edge_attr": torch.randn(edges, edge_dim)} if options.get("edge_dim") else {}
+        layer = getattr(nn, name)(32, 16, **options)
+        layer(torch.randn(nodes, 32, requires_grad=True), edge_index, **given).sum().backward()
+    return time.process_time() - start
+
+
+def in_fresh_processes(*measure: object, option: str = "--measure") -> list[float]:
+    """Seconds of first steps with empty caches, and with those that this leaves."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, __file__, "--measure", *map(str, measure)]
+        command = [sys.executable, __file__, option, *map(str, measure)]
         environment = os.environ | dict.fromkeys(CACHES, folder)
         return [
             float(run(command, env=environment, check=True, stdout=PIPE).stdout) for _ in range(2)
         ]
+
+
+def of_three(nodes: int, edges: int, edge_dim: int, repeats: int) -> list[Row]:
+    """Rows of the first steps of `THREE` together."""
+    rows, what = [], f"first steps of {', '.join(THREE)}, processor time"
+    for dtype, dim in (("float32", 0), ("float64", 0), ("float32", edge_dim)):
+        case = dtype, nodes, edges, dim
+        rounds = [in_fresh_processes(*case, option="--measure-together") for _ in range(repeats)]
+        about = {"dtype": dtype, "nodes": nodes, "edges": edges, "edge_dim": dim}
+        for place, caches in enumerate(("empty caches", "kept caches")):
+            taken = [found[place] for found in rounds]
+            rows.append(Row.of(f"{what}, {caches}", taken, "s", **about))
+        show(rows[-2:])
+    return rows
 
 
 def main(
@@ -64,7 +98,9 @@ def main(
     edge_dim: int = 16,
     repeats: int = 3,
     out: Path | None = None,
+    together: bool = False,
     measure: tuple[Layer, Form, int, int, int] | None = None,
+    measure_together: tuple[Number, int, int, int] | None = None,
 ) -> None:
     """Time first steps in fresh processes.
 
@@ -74,14 +110,21 @@ def main(
         edge_dim: Features of an edge, for layers that take them.
         repeats: Rounds.
         out: CSV file to put the rows in, after the conformance tests.
+        together: Take the processor time of SPDTransformerConv, GATConv and GCNConv in one process,
+            in place of single layers: float32, float64, and with features of edges.
         measure: Print the seconds of one layer, in this process: its name, whose, nodes, edges,
             features of an edge.
+        measure_together: Print the seconds of the three layers, in this process: type of numbers,
+            nodes, edges, features of an edge.
     """
     if measure is not None:
         print(first_step(*measure))
         return
-    rows = []
-    for name, with_features in CASES:
+    if measure_together is not None:
+        print(first_steps(*measure_together))
+        return
+    rows = of_three(nodes, edges, edge_dim, repeats) if together else []
+    for name, with_features in () if together else CASES:
         dim = edge_dim if with_features else 0
         rounds = [
             {form: in_fresh_processes(name, form, nodes, edges, dim) for form in get_args(Form)}

@@ -55,6 +55,7 @@ SMALL = "--nodes 50 --edges 200"
     ("ops", "--graphs molecules --shapes 2x4 --no-compiled", "times faster than PyG: graphtheory"),
     ("parts", f"--layer GINEConv {SMALL} --channels 4", "loop mapped_sum_loop.*the rest: torch"),
     ("first_call", "--measure GCNConv graphtheory 50 200 0", r"\A\S+\s*\Z"),
+    ("first_call", "--measure-together float32 50 200 0", r"\A\S+\s*\Z"),
     ("memory", f"{SMALL} --heads 2 --measure graphtheory", r"\A\d+\s*\Z"),
 ])  # fmt: skip
 def test_a_small_run_prints_its_rows(script: str, options: str, expected: str) -> None:

@@ -55,23 +55,26 @@ def part(function: Callable[..., Any]) -> Callable[..., Any]:
     return njit(forceinline=True, **_OF_PARTS)(function)
 
 
-def shared_part(function: Callable[..., None]) -> Callable[..., None]:
-    """Compile a part that returns nothing once for each types of arguments, for all its callers.
+def shared_part(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a part once for each types of arguments, for all its callers.
 
-    The call costs as much as a few edges, so that this is for what is done to a chunk.
+    The call costs as much as a few edges, so that this is for what is done to a chunk or a tile.
     """
 
     @type_callable(function)
     def typed(_context):
-        typer: Any = lambda *_args: types.none  # noqa: E731
-        typer.pysig = signature(function)
+        def typer(*kinds):
+            symbol = _load(function, *map(types.unliteral, kinds))
+            return _in_memory[symbol].signature.return_type
+
+        typer.pysig = signature(function)  # type: ignore[attr-defined]
         return typer
 
     @lower_builtin(function, types.VarArg(types.Any))
-    def called(context, builder, types_, args):
-        plain = [types.unliteral(kind) for kind in types_.args]
-        values = map(partial(context.cast, builder), args, types_.args, plain)
-        return call_shared(context, builder, function, types.none, plain, list(values))
+    def called(context, builder, given, args):
+        kinds = [types.unliteral(kind) for kind in given.args]
+        values = list(map(partial(context.cast, builder), args, given.args, kinds))
+        return call_shared(context, builder, function, given.return_type, kinds, values)
 
     return function
 

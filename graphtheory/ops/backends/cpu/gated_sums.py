@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphtheory.ops.backends.cpu import launch
 from graphtheory.ops.backends.cpu.attention.rows import AHEAD, FAR, edge_of
-from graphtheory.ops.backends.cpu.compiling import part
+from graphtheory.ops.backends.cpu.compiling import shared_part
 from graphtheory.ops.backends.cpu.gat.attention import apart
 from graphtheory.ops.backends.cpu.launch import next_chunk, rows_of, take_chunk
 from graphtheory.ops.backends.cpu.memory import empty
@@ -26,7 +26,7 @@ from graphtheory.ops.backends.cpu.vector.lanes import (
 from graphtheory.ops.call import widened
 
 
-@part
+@shared_part
 def _rows(
     first, last, indptr, ends, perm, mine, theirs, edge, other, own, gate, slope, sums, gate_grads,
     edge_grads,

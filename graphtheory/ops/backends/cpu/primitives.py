@@ -13,7 +13,7 @@ from torch import Tensor
 from graphtheory.ops.backends.cpu import launch
 from graphtheory.ops.backends.cpu.attention import rows
 from graphtheory.ops.backends.cpu.attention.rows import AHEAD, edge_of, first_to_prefetch
-from graphtheory.ops.backends.cpu.compiling import part
+from graphtheory.ops.backends.cpu.compiling import shared_part
 from graphtheory.ops.backends.cpu.launch import next_chunk, rows_of, take_chunk
 from graphtheory.ops.backends.cpu.memory import empty
 from graphtheory.ops.backends.cpu.vector.lanes import (
@@ -108,7 +108,7 @@ def aggregate(
     return sums(indptr, indices, weights, value, perm).to(dtype)
 
 
-@part
+@shared_part
 def _largest_rows(first, last, indptr, indices, weights, value, out):
     heads, dim, width = value.shape[1], value.shape[2], value.shape[1] * value.shape[2]
     prefetched = first_to_prefetch(indptr[first], value)
@@ -137,7 +137,7 @@ def largest(counters, chunks, indptr, indices, weights, value, out):
         chunk = next_chunk(counters)
 
 
-@part
+@shared_part
 def _share_rows(first, last, indptr, indices, weights, value, out, grad, share, to_weights):
     heads, dim, width = value.shape[1], value.shape[2], value.shape[1] * value.shape[2]
     for i in range(first, last):
@@ -166,7 +166,7 @@ def divide(counters, chunks, indptr, indices, weights, value, out, grad, share, 
         chunk = next_chunk(counters)
 
 
-@part
+@shared_part
 def _source_rows(first, last, indptr, targets, perm, weights, value, out, share, to_value):
     heads, dim, width = value.shape[1], value.shape[2], value.shape[1] * value.shape[2]
     prefetched = first_to_prefetch(indptr[first], value)

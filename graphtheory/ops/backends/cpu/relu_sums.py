@@ -13,7 +13,7 @@ from torch import Tensor
 
 from graphtheory.ops.backends.cpu import launch
 from graphtheory.ops.backends.cpu.attention.rows import AHEAD, FAR, edge_of
-from graphtheory.ops.backends.cpu.compiling import part
+from graphtheory.ops.backends.cpu.compiling import shared_part
 from graphtheory.ops.backends.cpu.gat.attention import columns_loop as sum_by_source
 from graphtheory.ops.backends.cpu.launch import next_chunk, rows_of, take_chunk
 from graphtheory.ops.backends.cpu.memory import empty
@@ -39,7 +39,7 @@ from graphtheory.ops.backends.cpu.vector.relus import (
 from graphtheory.ops.call import widened
 
 
-@part
+@shared_part
 def _sum_rows(first, last, indptr, indices, order, value, features, out):
     width, far = value.shape[1], value.nbytes > FAR
     for i in range(first, last):
@@ -60,7 +60,7 @@ def sum_loop(counters, chunks, indptr, indices, order, value, features, out):
         chunk = next_chunk(counters)
 
 
-@part
+@shared_part
 def _grad_rows(first, last, indptr, indices, order, value, features, grad, out):
     width, far = value.shape[1], value.nbytes > FAR
     for i in range(first, last):
@@ -111,7 +111,7 @@ def relu_sum_backward(
     return of_value.to(dtype), of_edges.to(dtype)
 
 
-@part
+@shared_part
 def _mapped_sum_rows(
     first, last, indptr, indices, order, value, features, given, terms, copy, bits, out
 ):  # fmt: skip
@@ -169,7 +169,7 @@ def rows_loop(
         chunk = next_chunk(counters)
 
 
-@part
+@shared_part
 def _sum_columns(first, last, t_indptr, targets, perm, grad, bits, out):
     (width, words), far = (out.shape[1], bits.shape[1]), grad.nbytes > FAR
     for j in range(first, last):

@@ -17,7 +17,7 @@ from graphtheory.ops.backends.cpu.attention.rows import (
     softmax_backward_rows,
     softmax_rows,
 )
-from graphtheory.ops.backends.cpu.compiling import part
+from graphtheory.ops.backends.cpu.compiling import part, shared_part
 from graphtheory.ops.backends.cpu.launch import cut, items_of, next_chunk, rows_of, take_chunk
 from graphtheory.ops.backends.cpu.vector.lanes import add, clear, dot, prefetch_rows
 from graphtheory.ops.backends.cpu.vector.rows import add_dots, add_rows
@@ -94,7 +94,7 @@ def _next_tile(indptr, first, last):
     return stop
 
 
-@part
+@shared_part
 def _dot_rows(first, last, indptr, query, features, order, row, out):
     """Add dot products of rows first..last-1, if there are queries."""
     if query.shape[0] > 0:
@@ -102,7 +102,7 @@ def _dot_rows(first, last, indptr, query, features, order, row, out):
             _add_dots(i, indptr[i], indptr[i + 1], query, features, order, row, out)
 
 
-@part
+@shared_part
 def _sum_rows(first, last, indptr, weights, scale, p, seed, features, order, row, out):
     """Write the sums of rows first..last-1, if they have entries."""
     size = out.shape[1] * out.shape[2]
@@ -157,7 +157,7 @@ def attend_backward(
         chunk = next_chunk(counters)
 
 
-@part
+@shared_part
 def _grad_chunk(chunk, chunks, indptr, logits, query, scale, weights, grad, p, seed, order, out):
     begin, end, start, _, last, _ = items_of(indptr, chunk, chunks)
     for i in range(start, last):

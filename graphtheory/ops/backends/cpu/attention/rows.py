@@ -86,7 +86,7 @@ def dot_entries(i, low, high, indices, perm, x, y, out, first):
                 out[e - first, h] = dot(x, at_i, y, at_j, dim)
 
 
-@part
+@shared_part
 def _dot_chunk(chunk, chunks, indptr, indices, query, key, out):
     width = key.shape[1] * key.shape[2]
     begin, end, start, _, last, low = items_of(indptr, chunk, chunks)
@@ -225,7 +225,7 @@ def sum_entries(out, i, low, high, prefetched, indices, perm, weights, scale, p,
     return prefetched
 
 
-@part
+@shared_part
 def _sum_chunk(
     chunk, chunks, indptr, indices, perm, weights, value, scale, p, seed, out, split_row,
     partial_sum,

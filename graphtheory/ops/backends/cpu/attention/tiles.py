@@ -21,7 +21,7 @@ from graphtheory.ops.backends.cpu.attention.rows import (
     first_to_prefetch,
     kept,
 )
-from graphtheory.ops.backends.cpu.compiling import part
+from graphtheory.ops.backends.cpu.compiling import part, shared_part
 from graphtheory.ops.backends.cpu.launch import cut, items_of, next_chunk, take_chunk
 from graphtheory.ops.backends.cpu.vector.lanes import (
     add,
@@ -127,7 +127,7 @@ def _end_row(i, stats, out):
         multiply(out, (i * heads + h) * dim, stats[i, 1, h], dim)
 
 
-@part
+@shared_part
 def _forward_chunk(
     chunk, chunks, indptr, indices, query, key, value, bias, bucket, table, scale, p, seed, stats,
     out, split_row, partial_sum, partial_stats, tile,
@@ -233,7 +233,7 @@ def _end_query(of_query, rest, row_stats, i, spare, stats, scale):
         multiply(of_query, here, scale, dim)
 
 
-@part
+@shared_part
 def _target_chunk(
     chunk, chunks, indptr, indices, query, key, value, grad, stats, bias, bucket, table, scale, p,
     seed, of_query, row_stats, rest, split_row, partial_sum, partial_rest, partial_stats, tile,
@@ -346,7 +346,7 @@ def _source_part(
     return prefetched
 
 
-@part
+@shared_part
 def _source_chunk(
     chunk, chunks, t_indptr, targets, perm, query, key, value, grad, row_stats, bias, bucket,
     table, scale, p, seed, of_key, of_value, of_logits, tables, split_row, partial_key,

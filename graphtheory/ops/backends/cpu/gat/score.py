@@ -14,7 +14,7 @@ from torch import Tensor
 
 from graphtheory.ops.backends.cpu import launch
 from graphtheory.ops.backends.cpu.attention.rows import AHEAD, FAR
-from graphtheory.ops.backends.cpu.compiling import part
+from graphtheory.ops.backends.cpu.compiling import part, shared_part
 from graphtheory.ops.backends.cpu.launch import next_chunk, rows_of, take_chunk
 from graphtheory.ops.backends.cpu.memory import empty
 from graphtheory.ops.backends.cpu.terms import (
@@ -76,7 +76,7 @@ def score_loop(counters, chunks, indptr, indices, source, target, att, features,
         chunk = next_chunk(counters)
 
 
-@part
+@shared_part
 def _grad_tile(
     i, low, high, indptr, indices, grad, source, target, att, slope, bits, terms, sum_grads,
     step, ups, of_target, of_att, at_att,
@@ -132,7 +132,7 @@ def rows_loop(
         chunk = next_chunk(counters)
 
 
-@part
+@shared_part
 def _sum_columns(first, last, t_indptr, perm, grad, bits, att, slope, ups, out):
     (heads, dim), width, words, far = att.shape, att.size, bits.shape[1], grad.nbytes > FAR
     for j in range(first, last):
