@@ -86,7 +86,7 @@ def gated_sum(
     (other,), of_mine = widened(other), rows * (own is not None)
     sizes = (rows * sums, *shape), (of_mine, shape[1]), (len(ends) * of_edge, shape[1])
     found = [empty(size, other) for size in sizes]
-    terms = [launch.or_zeros(term, other, shape[1]) for term in gates]
+    terms = [launch.wide(term, other, zeros=shape[1]) for term in gates]
     launch.run(
         gated_loop, 8 * len(ends) * shape[0] * shape[1], launch.chunks_of(indptr, ends), indptr,
         ends, launch.NO_EDGES if perm is None else perm, *terms, other,

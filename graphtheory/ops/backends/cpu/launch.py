@@ -266,16 +266,11 @@ def options(
     return bias, NO_BUCKETS if bucket is None else bucket.contiguous(), table
 
 
-def wide(tensor: Tensor | None, like: Tensor) -> Tensor:
-    """A contiguous tensor in the type of the sums; of nothing [0, 0]."""
+def wide(tensor: Tensor | None, like: Tensor, zeros: int = 0) -> Tensor:
+    """A contiguous tensor in the type of the sums; of nothing [0, 0], or a row of zeros."""
     if tensor is None:
-        return NO_ROWS[like.dtype]
+        return like.new_zeros(1, zeros) if zeros else NO_ROWS[like.dtype]
     return tensor.detach().to(like.dtype).contiguous()
-
-
-def or_zeros(terms: Tensor | None, like: Tensor, width: int) -> Tensor:
-    """Terms [N, width] in the type of the sums; of nothing a row of zeros."""
-    return like.new_zeros(1, width) if terms is None else wide(terms, like)
 
 
 def buckets(bucket: Tensor | None) -> Tensor:

@@ -171,7 +171,8 @@ def additive_attention(
     dtype, drawn = value.dtype, 0 if seed is None else int(seed)
     value, src_score = widened(value, src_score)
     weights = empty((indices.size(0), src_score.size(1)), src_score)
-    scores = (src_score, *(launch.or_zeros(t, value, src_score.size(1)) for t in (dst_score, edge)))
+    heads = src_score.size(1)
+    scores = (src_score, *(launch.wide(t, value, heads) for t in (dst_score, edge)))
     given = (indptr, indices, *scores, launch.cast(slope, value))
     if rows_stay_whole(indices, value):
         out = empty((indptr.size(0) - 1, *value.shape[1:]), value)
@@ -193,7 +194,8 @@ def additive_attention_backward(
     """Gradients of value, src_score, dst_score (no rows without it) and the sums [E, H]."""
     dtypes, drawn = (value.dtype, src_score.dtype), 0 if seed is None else int(seed)
     grad, value, src_score, weights = widened(grad, value, src_score, weights)
-    scores = (src_score, *(launch.or_zeros(t, value, src_score.size(1)) for t in (dst_score, edge)))
+    heads = src_score.size(1)
+    scores = (src_score, *(launch.wide(t, value, heads) for t in (dst_score, edge)))
     given = (*scores, launch.cast(slope, value))
     of_src, rows = torch.empty_like(src_score), 0 if dst_score is None else dst_score.size(0)
     of_dst = src_score.new_empty(rows, src_score.size(1))
