@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.benchmark import Timer
 
 from graphtheory.ops.backends.cpu.memory import outputs_by_torch
+from graphtheory.ops.backends.cpu.openmp import rest
 
 _SECONDS, _RUNS = 0.2, 5  # each step is timed for this long, and this often, at least
 _HEAD = ("layer", "class", "PyG ms", "here ms", "faster", "PyG MiB", "here MiB", "")
@@ -71,6 +72,7 @@ def _cost(layer: nn.Module, calls: list[Any]) -> tuple[float, int]:
     tensors = [x for x in tree_leaves(own) if isinstance(x, Tensor)]
 
     def step() -> None:
+        rest.look()  # as our loops do, so that threads wait alike in PyG's steps and in ours
         outs = tree_leaves([layer(*args, **kwargs) for args, kwargs in own])
         outs = [out for out in outs if isinstance(out, Tensor) and out.requires_grad]
         leaves = [x for x in (*tensors, *layer.parameters()) if x.requires_grad]
@@ -90,7 +92,7 @@ def _peak(step: Callable[[], None], on_gpu: bool) -> int:
         before = torch.cuda.memory_allocated()
         step()
         return torch.cuda.max_memory_allocated() - before
-    os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # of the profiler, which else writes to stderr
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # of the profiler, which else writes to stderr
     with (
         outputs_by_torch(),
         profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen,

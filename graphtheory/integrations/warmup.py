@@ -11,6 +11,7 @@ from graphtheory.graph import Neighborhood
 from graphtheory.graph.compiling import notice
 from graphtheory.integrations.pyg import accelerate
 from graphtheory.ops.backends.cpu import launch
+from graphtheory.patterns import AddSelf, Compose, KHop, Sample
 from graphtheory.structure import _loops
 
 _IN, _OUT, _HEADS, _EDGE_DIM = 128, 32, 4, 8
@@ -21,8 +22,9 @@ def warmup(*dtypes: torch.dtype) -> Path:
     """Compile the CPU kernels of the usual layers, forward and backward, into numba's cache.
 
     These are `GCNConv`, `GATConv`, `GATv2Conv`, `TransformerConv` and `SPDTransformerConv`, the
-    last three also with edge features, and `SAGEConv` and `GINEConv` after `accelerate`, on a small
-    and on a larger graph. Kernels of other calls are compiled when they are first needed.
+    last three also with edge features, `SAGEConv` and `GINEConv` after `accelerate`, and the
+    patterns `KHop`, `Sample` and `AddSelf`, on a small and on a larger graph. Kernels of other
+    calls are compiled when they are first needed.
 
     Args:
         dtypes: float32, float64 or both; none is float32.
@@ -43,9 +45,11 @@ def warmup(*dtypes: torch.dtype) -> Path:
 
 
 def _train(nodes: int, edges: int, dtype: torch.dtype) -> None:
-    edge_index = torch.randint(nodes, (2, edges), generator=torch.Generator().manual_seed(0))
+    drawn = torch.Generator().manual_seed(0)
+    edge_index = torch.randint(nodes, (2, edges), generator=drawn)
     distance = torch.ones(edges, dtype=torch.uint8)
     graph = Neighborhood.from_edge_index(edge_index, nodes).replace(distance=distance)
+    Compose(KHop(2), Sample(20), AddSelf())(graph, generator=drawn)
     sums = pyg.SAGEConv(_IN, _OUT), pyg.GINEConv(torch.nn.Linear(_IN, _OUT), edge_dim=_EDGE_DIM)
     accelerate(torch.nn.ModuleList(sums))
     plain = [nn.GCNConv(_IN, _IN), nn.GATConv(_IN, _OUT, _HEADS), sums[0]]

@@ -11,8 +11,9 @@ import torch
 from numba.core import event
 
 import graphtheory
-from graphtheory import nn
+from graphtheory import Neighborhood, nn
 from graphtheory.graph import compiling
+from graphtheory.patterns import AddSelf, Compose, KHop, Sample
 from tests.conftest import logged
 
 CALLS = """
@@ -63,10 +64,11 @@ def test_what_takes_no_time_or_is_not_ours_is_not_announced(monkeypatch, level, 
 @pytest.mark.timeout(400)
 def test_after_a_warmup_no_usual_layer_compiles() -> None:
     folder = graphtheory.warmup()
-    assert folder.is_dir() and list(folder.rglob("launch.take_chunk*.nbi"))
+    assert folder.is_dir() and list(folder.rglob("rows.softmax_rows*.nbi"))
     with event.install_recorder("numba:compile") as recorder:
         for nodes, edges in ((50, 300), (2_000, 40_000)):
             edge_index = torch.randint(nodes, (2, edges))
+            Compose(KHop(2), Sample(20), AddSelf())(Neighborhood.from_edge_index(edge_index, nodes))
             for kind in (nn.GATConv, nn.TransformerConv):
                 x = torch.randn(nodes, 20, requires_grad=True)
                 kind(20, 32, heads=4)(x, edge_index).sum().backward()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +28,10 @@ class OwnRunConfig(RunConfig):
     nodes_per_batch: int | None = None  # of sets of graphs
 
 
+# Weights that are in training or were, by their ids, while they are alive.
+_given: WeakValueDictionary[int, Tensor] = WeakValueDictionary()
+
+
 @dataclass(frozen=True)
 class OwnModel:
     """A function from the numbers of input and output channels to a network, and its source."""
@@ -41,6 +46,13 @@ class OwnModel:
         if not isinstance(found, nn.Module):
             kind = type(found).__name__
             raise TypeError(f"model {self.name}: got {kind}, expected a torch.nn.Module")
+        weights = {id(weight): weight for weight in found.parameters() if weight.requires_grad}
+        if weights.keys() & _given.keys():
+            raise ValueError(
+                f"model {self.name}: got a network with weights that it gave before, expected a "
+                "new network at each call: each seed trains its own"
+            )
+        _given.update(weights)
         return Adapted(found, self.name)
 
     def config(self, like: Any) -> OwnRunConfig:

@@ -98,6 +98,12 @@ def test_sets_of_graphs_take_them_too() -> None:
     assert graphtheory.bench(values, [Pooled], **SHORT).runs[0].test > 0
 
 
+def test_a_network_that_is_not_made_anew_is_refused() -> None:
+    network = Net(30, 2)
+    with pytest.raises(ValueError, match="model m: got a network with weights that it gave before"):
+        graphtheory.bench(ring(), {"m": lambda i, o: network}, seeds=2, epochs=1)
+
+
 @pytest.mark.usefixtures("small_space")
 def test_a_search_has_the_same_budget_and_its_log_tells_networks_apart(tmp_path: Path) -> None:
     def search(build: Callable[[int, int], nn.Module]) -> Any:
