@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from numbers import Integral
 
 import torch
 from torch import Tensor, nn
@@ -89,8 +90,8 @@ class BucketBias(nn.Module):
     def __init__(self, num_buckets: int, heads: int, *, own_token: bool = False) -> None:
         super().__init__()
         for name, value in (("num_buckets", num_buckets), ("heads", heads)):
-            if value < 1:
-                raise ValueError(f"{name}: got {value}, expected at least 1")
+            if not isinstance(value, Integral) or value < 1:
+                raise ValueError(f"{name}: got {value}, expected at least 1, a whole number")
         if own_token and num_buckets >= _BYTE:
             raise ValueError(
                 f"num_buckets: got {num_buckets}, expected at most {_BYTE - 1} with own_token"

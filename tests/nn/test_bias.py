@@ -44,6 +44,7 @@ def test_starts_at_zero_and_returns_to_it_and_shows_its_state() -> None:
 @pytest.mark.parametrize(("arguments", "options", "message"), [
     ((0, 1), {}, "num_buckets: got 0, expected at least 1"),
     ((3, 0), {}, "heads: got 0, expected at least 1"),
+    ((1.5, 1), {}, "num_buckets: got 1.5, expected at least 1, a whole number"),
     ((254, 2), {"own_token": True}, "num_buckets: got 254, expected at most 253 with"),
 ])  # fmt: skip
 def test_sizes_out_of_range_are_named(arguments, options, message) -> None:

@@ -107,7 +107,7 @@ def read_models(models: Iterable[Any] | Mapping[str, Any]) -> dict[str, OwnModel
         ours = isinstance(model, str) and ":" not in model
         own = None if ours else _own(model)
         name = model if own is None else given or own.name
-        if name != (given or name) or (own and name in found):
+        if name != (given or name) or name in found:
             raise ValueError(
                 f"models: got {given or name!r} for {name}, expected names that differ, in a "
                 "mapping for your own, and those of ours unchanged"

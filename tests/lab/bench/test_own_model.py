@@ -130,6 +130,7 @@ def test_a_search_has_the_same_budget_and_its_log_tells_networks_apart(tmp_path:
     ({"gt": Net}, "models: 'gt' is one of ours, give your own another name"),
     ({"mine": "gt"}, "models: got 'mine' for gt, expected names that differ"),
     ([lambda i, o: Net(i, o), lambda i, o: Net(i, o)], "got '<lambda>' for <lambda>, expected"),
+    (["gt", "gt"], "models: got 'gt' for gt, expected names that differ"),
     (["mine.py:MyNet"], "models: there is no file mine.py, expected FILE.py:NAME"),
     ([3], "models: got int, expected a name"),
 ])  # fmt: skip
