@@ -43,6 +43,7 @@ def kept_on_disk(function: Callable[..., Any], **options: Any) -> Any:
     """Compile a function as numba does, and keep its machine code until a file here changes.
 
     By itself numba looks at the file of the function only. Parts from other files are in its code.
+    Every function of this backend that goes to disk is compiled by this.
     """
     found = njit(cache=True, **options)(function)
     file = found._cache._cache_file
@@ -56,7 +57,7 @@ def part(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def shared_part(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a part once for each types of arguments, for all its callers.
+    """Compile a part once for each combination of argument types, for all its callers.
 
     The call costs as much as a few edges, so that this is for what is done to a chunk or a tile.
     """
@@ -74,24 +75,25 @@ def shared_part(function: Callable[..., Any]) -> Callable[..., Any]:
     def called(context, builder, given, args):
         kinds = [types.unliteral(kind) for kind in given.args]
         values = list(map(partial(context.cast, builder), args, given.args, kinds))
-        return call_shared(context, builder, function, given.return_type, kinds, values)
+        return call_shared(context, builder, function, kinds, values)
 
     return function
 
 
 def call_shared(
-    context: Any, builder: Any, function: Callable[..., Any], out: Any, kinds: Sequence[Any],
+    context: Any, builder: Any, function: Callable[..., Any], kinds: Sequence[Any],
     args: Sequence[Any],
 ) -> Any:  # fmt: skip
-    """The code of a call of a function that is compiled once, and what it returns, of type `out`.
+    """The code of a call of a function that is compiled once, and what it returns.
 
     Where the caller comes from disk, numba loads the function before it.
     """
     load = partial(_load, function, *kinds)
     context.active_code_library._reload_init.add(load)
-    convention = context.call_conv
+    convention, symbol = context.call_conv, load()
+    out = _in_memory[symbol].signature.return_type
     kind = convention.get_function_type(out, kinds)
-    callee = cgutils.get_or_insert_function(builder.module, kind, load())
+    callee = cgutils.get_or_insert_function(builder.module, kind, symbol)
     status, found = convention.call_function(builder, callee, out, kinds, args)
     with cgutils.if_unlikely(builder, status.is_error):
         convention.return_status_propagate(builder, status)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 from torch import Tensor
 
@@ -171,7 +171,7 @@ def wait_for(counters, chunks):
         pass
 
 
-@njit(cache=True, nogil=True)
+@partial(kept_on_disk, nogil=True)
 def all_done(counters, chunks, patience):
     """Whether this many chunks are done, by repeated looks."""
     if _look(counters, _DONE) >= chunks:

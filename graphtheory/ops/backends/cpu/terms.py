@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
 from graphtheory.ops.backends.cpu import launch
 from graphtheory.ops.backends.cpu.attention.rows import edge_of
-from graphtheory.ops.backends.cpu.compiling import part
+from graphtheory.ops.backends.cpu.compiling import kept_on_disk, part
 from graphtheory.ops.backends.cpu.vector.lanes import prefetch_rows, scale_into
 from graphtheory.ops.backends.cpu.vector.products import matrices, matrix, multiply
 
@@ -22,7 +21,7 @@ TILE = 48  # edges at a time
 _TABLES = 2**22  # numbers of the gradients of the matrix, one of each chunk
 
 
-@njit(cache=True)
+@kept_on_disk
 def copy_of(given, like):
     """A matrix where products want its rows."""
     rows, columns = given.shape
@@ -32,7 +31,7 @@ def copy_of(given, like):
     return copy
 
 
-@njit(cache=True)
+@kept_on_disk
 def room_for(flat, like):
     """Room for a tile's features and its terms, and a copy of the matrix."""
     dim, width = flat.shape
@@ -40,7 +39,7 @@ def room_for(flat, like):
     return matrix(TILE, dim, like), terms, copy_of(flat, like)
 
 
-@njit(cache=True)
+@kept_on_disk
 def room_to_turn(turned, like):
     """A copy of the transposed matrix, and room for a tile's gradients."""
     return copy_of(turned, like), matrix(TILE, turned.shape[1], like)

@@ -2,10 +2,15 @@
 
 import os
 import sys
+from importlib import import_module
+from pkgutil import walk_packages
 from subprocess import run
 
 import numba
+from numba.core.caching import NullCache
+from numba.core.dispatcher import Dispatcher
 
+from graphtheory.ops.backends import cpu
 from graphtheory.ops.backends.cpu import compiling
 
 SOFTMAX = """
@@ -30,6 +35,14 @@ def test_functions_that_a_loop_from_disk_calls_are_there_first(tmp_path) -> None
     for path in tmp_path.rglob("rows.softmax_rows-*"):
         path.unlink()
     assert softmax() == found and code["rows.softmax_rows"].exists()
+
+
+def test_every_function_on_disk_belongs_to_the_files_of_all() -> None:
+    modules = [import_module(m.name) for m in walk_packages(cpu.__path__, f"{cpu.__name__}.")]
+    functions = [f for m in modules for f in vars(m).values() if isinstance(f, Dispatcher)]
+    kept = [f for f in functions if not isinstance(f._cache, NullCache)]
+    assert len(kept) > 15
+    assert all(f._cache._cache_file._source_stamp[1] == compiling._sources() for f in kept)
 
 
 def double(x: float) -> float:

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
 from graphtheory.ops.backends.cpu import launch
+from graphtheory.ops.backends.cpu.compiling import kept_on_disk
 from graphtheory.ops.backends.cpu.launch import next_chunk, rows_of, take_chunk
 from graphtheory.ops.backends.cpu.memory import empty
 from graphtheory.ops.backends.cpu.topk.buckets import SUMS, TOGETHER, settle
@@ -42,27 +42,27 @@ CHUNKS = 128  # at most: of pairs of block and head
 _ENTRY = 32  # the cost of an entry of a row, in multiply-adds
 
 
-@njit(cache=True)
+@kept_on_disk
 def place_of(nodes, node, h):
     """Flat position of head h of a node."""
     return (node * nodes.shape[1] + h) * nodes.shape[2]
 
 
-@njit(cache=True)
+@kept_on_disk
 def place_to_read(nodes, node, h):
     """The same; prefetches a node ahead."""
     prefetch(nodes, place_of(nodes, node + _AHEAD, h), nodes.shape[2])
     return place_of(nodes, node, h)
 
 
-@njit(cache=True)
+@kept_on_disk
 def heads_of(unit, heads, together):
     """Block of a unit, its first head, and how many heads it has."""
     b, part = divmod(unit, -(-heads // together))
     return b, part * together, min(together, heads - part * together)
 
 
-@njit(cache=True)
+@kept_on_disk
 def take(nodes, first, head, some, n, out):
     """Copy some heads of n nodes from `first` on, one to a matrix."""
     for g in range(some):
@@ -72,7 +72,7 @@ def take(nodes, first, head, some, n, out):
             scale_into(x, i * x.shape[1], nodes.dtype.type(1), nodes, at, nodes.shape[2])
 
 
-@njit(cache=True)
+@kept_on_disk
 def take_turned(nodes, first, head, some, n, out):
     """Copy some heads of n nodes from `first` on as columns, one to a matrix."""
     for g in range(some):
@@ -82,7 +82,7 @@ def take_turned(nodes, first, head, some, n, out):
             store_strided(x, i, x.shape[1], nodes, at, nodes.shape[2])
 
 
-@njit(cache=True)
+@kept_on_disk
 def take_table(table, head, some, out):
     """Copy some columns, if there are any."""
     for z in range(table.shape[0]):
@@ -90,7 +90,7 @@ def take_table(table, head, some, out):
             out[z, g] = table[z, head + g]
 
 
-@njit(cache=True)
+@kept_on_disk
 def give(rows, i, n, scale, nodes, first, h):
     """Write n rows from row i on as head h of nodes from `first` on."""
     for j in range(n):
@@ -98,7 +98,7 @@ def give(rows, i, n, scale, nodes, first, h):
         scale_into(nodes, at, scale, rows, (i + j) * rows.shape[1], nodes.shape[2])
 
 
-@njit(cache=True)
+@kept_on_disk
 def rows_at_once(dst, src, together):
     """Whole tiles of as many rows as fit a cache, about as many each time."""
     most = min(max(2**17 // max(src * together, 1), TILE), _ROWS)
@@ -106,7 +106,7 @@ def rows_at_once(dst, src, together):
     return max(-(-dst // (parts * TILE)), 1) * TILE
 
 
-@njit(cache=True)
+@kept_on_disk
 def first_unit(units, chunk, chunks):
     """Lowest unit of the chunk or after it: unit u is in chunk u * chunks // units."""
     return -(-units * chunk // chunks)

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
+from graphtheory.ops.backends.cpu.compiling import kept_on_disk
 from graphtheory.ops.backends.cpu.vector.llvm import Vectors, pointer
 
 TOGETHER = 4  # heads
@@ -133,7 +134,7 @@ _look_up_one, _look_up_some = _look_up(1), _look_up(TOGETHER)
 _tally_one, _tally_some = _tally(1), _tally(TOGETHER)
 
 
-@njit(cache=True)
+@kept_on_disk
 def scale_and_look_up(x, at, plane, n, scale, bucket, e, columns):
     """Scale n entries of each head from edge e on, and add `columns` [Z, heads] by bucket."""
     if columns.shape[1] == 1:
@@ -142,7 +143,7 @@ def scale_and_look_up(x, at, plane, n, scale, bucket, e, columns):
         _look_up_some(x, at, plane, n, scale, bucket, e, columns)
 
 
-@njit(cache=True)
+@kept_on_disk
 def tally(sums, x, at, plane, n, bucket, e):
     """Add n entries of each head from edge e on to sums [Z, SUMS, heads] by bucket, by turns."""
     if sums.shape[2] == 1:
@@ -151,7 +152,7 @@ def tally(sums, x, at, plane, n, bucket, e):
         _tally_some(sums, x, at, plane, n, bucket, e)
 
 
-@njit(cache=True)
+@kept_on_disk
 def settle(sums, heads, table, first):
     """Add each bucket's sums to the table from column `first` on, and set them to zero."""
     for z in range(sums.shape[0]):

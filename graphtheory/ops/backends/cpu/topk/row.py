@@ -10,7 +10,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from graphtheory.ops.backends.cpu.attention.rows import kept
-from graphtheory.ops.backends.cpu.compiling import MATH, part
+from graphtheory.ops.backends.cpu.compiling import MATH, kept_on_disk, part
 from graphtheory.ops.backends.cpu.topk.buckets import scale_and_look_up, tally
 from graphtheory.ops.backends.cpu.vector.lanes import multiply, softmax_grad
 from graphtheory.ops.backends.cpu.vector.llvm import FULL, Vectors, fixed
@@ -198,7 +198,7 @@ def scale_rows(planes, step, rows, n, scale, bucket, e, columns):
                 multiply(x, g * plane + i * step, scale, n)
 
 
-@njit(cache=True)
+@kept_on_disk
 def tally_rows(sums, planes, step, rows, n, bucket, e):
     """Add rows of n entries from edge e on to sums by bucket, also of heads that are absent."""
     x, plane = planes.reshape(-1), planes.shape[1]

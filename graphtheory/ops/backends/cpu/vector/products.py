@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from graphtheory.ops.backends.cpu.compiling import kept_on_disk
 from graphtheory.ops.backends.cpu.vector.llvm import FULL, REGISTER, Vectors, fixed, pointer
 
 TILE = 6  # rows; with 2 registers each, and one number and 2 registers of factors, 15 of 16
@@ -22,19 +23,19 @@ _REGISTERS = 2
 _LINE = 64  # bytes of a cache line, and of the largest register
 
 
-@njit(cache=True)
+@kept_on_disk
 def whole(n):
     """Numbers of the full vectors that hold n numbers."""
     return -(-n // FULL) * FULL
 
 
-@njit(cache=True)
+@kept_on_disk
 def matrix(rows, columns, like):
     """Zeros, with room for whole tiles, see `matrices`."""
     return matrices(1, rows, columns, like)[0]
 
 
-@njit(cache=True)
+@kept_on_disk
 def matrices(count, rows, columns, like):
     """Several of zeros, with room for whole tiles; rows are an odd number of cache lines apart.
 
@@ -92,7 +93,7 @@ def _tile(registers: int) -> Any:
 _wide_tile, _narrow_tile = _tile(_REGISTERS), _tile(1)
 
 
-@njit(cache=True)
+@kept_on_disk
 def multiply(x, y, out, n, depth, m, more):
     """Write x @ y, [n, depth] @ [depth, m], or add it to `out`, of which more is overwritten."""
     x_row, x_column = x.strides[0] // x.itemsize, x.strides[1] // x.itemsize

@@ -241,7 +241,7 @@ def _call(function: Callable[..., Any]) -> Callable[..., Any]:
         for k, number in enumerate(numbers):
             builder.store(number, builder.gep(places, [_number(k)]))
         given, kinds = [*given, places], [*kinds, types.CPointer(types.int64)]
-        return call_shared(context, builder, function, types.int64, kinds, given)
+        return call_shared(context, builder, function, kinds, given)
 
     return code
 
