@@ -78,6 +78,23 @@ def in_fresh_processes(*measure: object, option: str = "--measure") -> list[floa
         ]
 
 
+def of_layers(nodes: int, edges: int, edge_dim: int, repeats: int) -> list[Row]:
+    """Rows of the first step of each layer, beside PyG's under `torch.compile`."""
+    rows: list[Row] = []
+    for name, with_features in CASES:
+        dim = edge_dim if with_features else 0
+        rounds = [
+            {form: in_fresh_processes(name, form, nodes, edges, dim) for form in get_args(Form)}
+            for _ in range(repeats)
+        ]
+        about = {"layer": name, "nodes": nodes, "edges": edges, "edge_dim": dim}
+        for place, caches in enumerate(("empty caches", "kept caches")):
+            times = {form: [found[form][place] for found in rounds] for form in get_args(Form)}
+            rows += beside("graphtheory", f"first step, {caches}", times, **about)
+        show(rows[-6:])
+    return rows
+
+
 def of_three(nodes: int, edges: int, edge_dim: int, repeats: int) -> list[Row]:
     """Rows of the first steps of `THREE` together."""
     rows, what = [], f"first steps of {', '.join(THREE)}, processor time"
@@ -123,18 +140,7 @@ def main(
     if measure_together is not None:
         print(first_steps(*measure_together))
         return
-    rows = of_three(nodes, edges, edge_dim, repeats) if together else []
-    for name, with_features in () if together else CASES:
-        dim = edge_dim if with_features else 0
-        rounds = [
-            {form: in_fresh_processes(name, form, nodes, edges, dim) for form in get_args(Form)}
-            for _ in range(repeats)
-        ]
-        about = {"layer": name, "nodes": nodes, "edges": edges, "edge_dim": dim}
-        for place, caches in enumerate(("empty caches", "kept caches")):
-            times = {form: [found[form][place] for found in rounds] for form in get_args(Form)}
-            rows += beside("graphtheory", f"first step, {caches}", times, **about)
-        show(rows[-6:])
+    rows = (of_three if together else of_layers)(nodes, edges, edge_dim, repeats)
     if out is not None:
         save(rows, out)
 
