@@ -11,7 +11,7 @@ import graphtheory
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        ("bench", ["bench(", "data: 'Any'", "seeds: 'int' = 3", "-> 'Comparison'"]),
+        ("bench", ["bench(", "data: 'str | PathLike", "seeds: 'int' = 3", "-> 'Comparison'"]),
         ("accelerate", ["accelerate(", "model: 'nn.Module'", "report: 'Any' = None"]),
     ],
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 from typing_extensions import assert_type
 
 import graphtheory
@@ -31,3 +32,4 @@ def calls() -> None:
     assert_type(graphtheory.accelerate(conv, report=(x, edge_index)), Acceleration)
     graphtheory.accelerate(conv, sparse=True)  # type: ignore[call-arg]
     graphtheory.bench("Cora", seeds="3")  # type: ignore[arg-type]
+    graphtheory.bench([Data()], {"m": lambda i, o: torch.nn.Linear(i, o), "gt": "gt"}, device="cpu")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from graphtheory.lab.plot.style import COLORS, panels, styled
 
-ROWS = Path(__file__).parents[2] / "benchmarks" / "results" / "bench-core-distance.csv"
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 MODELS = {
     "mlp": "MLP", "sage": "GraphSAGE", "gat-res": "GAT, residual", "gcn-res": "GCN, residual",
     "gt-plain": "graph transformer", "gt": "graph transformer, a bias per distance",
@@ -19,21 +19,24 @@ MODELS = {
 
 
 @styled
-def main(path: Path) -> None:
-    with ROWS.open(newline="", encoding="utf-8") as lines:
-        rows = [row for row in csv.DictReader(lines) if row["name"] == "test accuracy"]
-    found = {row["parameters"].rpartition("model=")[2].partition(";")[0]: row for row in rows}
+def main(
+    path: Path, rows: str = "bench-core-distance", models: dict[str, str] = MODELS, seeds: int = 5
+) -> None:
+    with (RESULTS / f"{rows}.csv").open(newline="", encoding="utf-8") as lines:
+        scores = [row for row in csv.DictReader(lines) if row["name"] == "test accuracy"]
+    found = {row["parameters"].rpartition("model=")[2].partition(";")[0]: row for row in scores}
     figure, (axes,) = panels(1, width=7.0, height=2.6)
     figure.set_facecolor("white")
-    for place, model in enumerate(MODELS):
+    for place, model in enumerate(models):
         mean, std = (100 * float(found[model][column]) for column in ("value", "std"))
         color = COLORS[0] if model == "gt" else COLORS[1]
         axes.barh(place, mean, xerr=std, height=0.62, color=color, alpha=0.8, capsize=3)
         axes.annotate(
             f"{mean:.1f}", (mean + std, place), (5, 0), textcoords="offset points", va="center"
         )
-    axes.set_yticks(range(len(MODELS)), list(MODELS.values()))
-    axes.set(xlabel="test accuracy (%), mean and standard deviation of 5 seeds", xlim=(0, 105))
+    axes.set_yticks(range(len(models)), list(models.values()))
+    score = f"test accuracy (%), mean and standard deviation of {seeds} seeds"
+    axes.set(xlabel=score, xlim=(0, 105))
     figure.savefig(path, dpi=120)
 
 

@@ -50,7 +50,11 @@ def costs_of(model: nn.Module, names: Sequence[str], inputs: Any) -> dict[str, t
         calls.setdefault(name, []).append(tree_map(_own, call))
 
     with torch.random.fork_rng(range(torch.cuda.device_count())):
-        model(*args, **kwargs)  # lazy weights are made, sparse features met
+        try:
+            model(*args, **kwargs)  # lazy weights are made, sparse features met
+        except Exception as error:
+            kind, told = type(error).__name__, f"{type(model).__name__} on these inputs"
+            raise ValueError(f"report: {told} raises {kind}: {error}") from error
         hooks = [
             layers[name].register_forward_pre_hook(partial(record, name), with_kwargs=True)
             for name in names

@@ -170,7 +170,8 @@ def accelerate(
         What was swapped, what was kept and why; its `undo` restores the model.
 
     Raises:
-        TypeError: If `model` is not a module.
+        TypeError: If `model` is not a module, or `sparse_features` not a bool.
+        ValueError: If the model does not run on the inputs of `report`.
 
     Example:
         >>> from torch_geometric.nn.models import GAT
@@ -187,6 +188,8 @@ def accelerate(
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model: got {type(model).__name__}, expected a torch.nn.Module")
+    if not isinstance(sparse_features, bool):
+        raise TypeError(f"sparse_features: got {sparse_features!r}, expected True or False")
     costs = () if report is None else _measured(model, report, sparse_features)
     layers: list[tuple[Any, Swapped]] = []
     kept = []

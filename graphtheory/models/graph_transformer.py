@@ -53,7 +53,8 @@ class GraphTransformer(nn.Module):
         `nn.attention_maps(model, x, edge_index)` gives T^n and the weights of every layer.
 
     Raises:
-        ValueError: If `heads` does not divide `hidden_channels`, or there is no layer.
+        ValueError: If `heads` does not divide `hidden_channels`, there is no layer, or x has
+            another width.
 
     Source:
         Li (2024), section 3.5.2 (4 layers, 4 heads, Z = 20, 20 sampled nodes). Differs:
@@ -90,7 +91,7 @@ class GraphTransformer(nn.Module):
             )
         if pattern is not None and not isinstance(pattern, Pattern):
             raise TypeError(f"pattern: got {pattern!r}, expected a Pattern such as KHop(2) or None")
-        self.pattern = pattern
+        self.pattern, self.in_channels = pattern, in_channels
 
         def make(width_in: int, width_out: int, last: bool) -> nn.Module:
             width = width_out if last else width_out // heads
@@ -119,6 +120,8 @@ class GraphTransformer(nn.Module):
         *, generator: torch.Generator | None = None,
     ) -> Tensor:  # fmt: skip
         """Class scores; `generator` is the source of randomness of the pattern."""
+        if x.dim() != 2 or x.size(1) != self.in_channels:
+            raise ValueError(f"x: shape {tuple(x.shape)}, expected [N, {self.in_channels}]")
         return self.body(x, self.neighborhood(edge_index, x.size(0), generator=generator))
 
     def attention_layers(self) -> list[SPDTransformerConv]:

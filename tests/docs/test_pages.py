@@ -15,18 +15,18 @@ from matplotlib.image import imread
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
+STEP = re.compile(rf"^<!-- needs: (\w+) -->|{BLOCK.pattern}", flags=BLOCK.flags)
 WRITTEN = (p for p in DOCS.rglob("*.md") if not {"_build", "_generated"} & set(p.parts))
 PAGES = sorted(p for p in WRITTEN if BLOCK.search(p.read_text("utf-8")))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_python_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = page.read_text(encoding="utf-8")
-    for package in re.findall(r"<!-- needs: (\w+) -->", text):
-        pytest.importorskip(package, reason=f"needs {package}, which is not installed")
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "page"}
-    for block in BLOCK.findall(text):
+    for package, block in STEP.findall(page.read_text(encoding="utf-8")):
+        if package:  # which the blocks below need
+            pytest.importorskip(package, reason=f"needs {package}, which is not installed")
         exec(block, names)
 
 

@@ -120,6 +120,9 @@ def test_outputs_of_kernels_are_not_seen_where_they_come_from_the_pool(monkeypat
 
 def test_inputs_that_do_not_fit_leave_the_model_as_it_was() -> None:
     model = models.GAT(16, 8, 2)
-    with pytest.raises(TypeError, match="missing"):
+    told = r"report: GAT on these inputs raises TypeError: .* missing"
+    with pytest.raises(ValueError, match=told):
         accelerate(model, report=torch.randn(3, 16))
+    with pytest.raises(TypeError, match="sparse_features: got 3, expected True or False"):
+        accelerate(model, sparse_features=3)
     assert type(model.convs[0]) is pyg.GATConv

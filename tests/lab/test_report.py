@@ -113,9 +113,10 @@ def test_the_table_of_scores_and_what_its_note_tells() -> None:
     assert "ROC AUC" in table.note and "for all models" in table.note
     how = "best of 4 on validation"
     alone, every = (report(tuned=tuned).scores().note for tuned in (["gt"], ["gt", "gcn"]))
-    assert "defaults, not tuned, for gcn (" in alone
-    assert f"Options: {how}, for gt; those of the others are kept ones." in alone
-    assert f"Options: {how}." in every and "not tuned" not in every
+    assert "gcn uses default hyperparameters (one" in alone
+    others = "those of the others are from earlier searches"
+    assert f"Hyperparameters are the {how} for gt; {others}." in alone
+    assert f"Hyperparameters are the {how}." in every and "not tuned" not in every
     lost = [Run(**{**vars(RUNS[0]), "peak_mb": math.nan})]
     assert report(lost).scores().rows[0][-1] == "-"
 

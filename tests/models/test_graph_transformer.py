@@ -178,6 +178,11 @@ def test_heads_that_do_not_divide_the_width(heads: int) -> None:
         GraphTransformer(6, 8, 3, heads=heads)
 
 
+def test_features_of_another_width_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"x: shape \(3, 5\), expected \[N, 6\]"):
+        GraphTransformer(6, 8, 3)(torch.randn(3, 5), torch.tensor([[0], [1]]))
+
+
 @pytest.mark.parametrize("pattern", [TopK(2), "khop", KHop])
 def test_what_is_no_pattern_is_refused(pattern: object) -> None:
     with pytest.raises(TypeError, match=r"pattern: got .*, expected a Pattern such as KHop\(2\)"):

@@ -19,6 +19,7 @@ from graphtheory.lab.bench.rows import (
     Table,
     as_json,
     counted,
+    joined,
     reading,
     write_csv,
 )
@@ -162,21 +163,26 @@ class Comparison:
         ours = [model for model in bench.models if model not in own]
         untuned = [model for model in bench.not_tuned() if model in ours]
         alike = "one stack, width, dropout and step size"
-        named, note = "Options", ""
-        if bench.set_by_hand:
-            named, note = f"Options set by hand: {bench.set_by_hand}. Other options", "tuned"
+        other = " other" if bench.set_by_hand else ""
+        if other:
+            yield f"Set by hand: {bench.set_by_hand}."
         if untuned and untuned == ours:
-            note = f"defaults, not tuned ({alike} for all models)"
+            yield f"All{other} hyperparameters are defaults ({alike} for all models), not tuned."
         elif untuned:
-            note = f"defaults, not tuned, for {', '.join(untuned)} ({alike}); tuned for the others"
-        if note:
-            yield f"{named}: {note}."
+            given = f"default{other} hyperparameters ({alike}), which are not tuned"
+            yield f"{joined(untuned, 'uses', 'use')} {given}; those of the others are."
+        elif other and not searched:
+            yield "All other hyperparameters are tuned."
         if searched:
-            some = f", for {', '.join(searched)}; those of the others are kept ones"
-            yield f"Options: {bench.how_chosen}{'' if {*bench.models} <= {*searched} else some}."
+            some = f" for {', '.join(searched)}; those of the others are from earlier searches"
+            few = "" if {*bench.models} <= {*searched} else some
+            yield f"Hyperparameters are the {bench.how_chosen}{few}."
         if own:
-            how = "tuned in step size alone" if {*own} & {*searched} else "not tuned"
-            yield f"Your own network, {how}, trained by the same loop: {', '.join(own)}."
+            kind = joined([*own], "is your own network", "are your own networks")
+            how = "but not tuned"
+            if {*own} & {*searched}:
+                how = "and tuned in step size and weight decay alone"
+            yield f"{kind}, trained by the same loop {how}."
 
     def differences(self) -> list[Difference]:
         """The first model against each other one by shared seeds; none where there are none."""
@@ -202,7 +208,7 @@ class Comparison:
             for d in self.differences()
         ]  # fmt: skip
         amount = "points" if measure.share else measure.title
-        columns = ("paired by seed", f"{amount} ± 95 %", "seeds ahead", "differ")
+        columns = ("paired by seed", f"{amount} ± 95 %", "seeds ahead", "result")
         note = "± is the 95 % interval of the mean (Student's t over the seeds)."
         if not measure.higher_is_better:
             note += f" Positive values favor {self.first} (lower {measure.title} is better)."

@@ -168,8 +168,8 @@ def checked_value(name: str, given: Any, kind: Any) -> Any:
     if isinstance(given, str):
         with suppress(KeyError, ValueError):
             value = _TRUTH[given.lower()] if wanted is bool else wanted(given)
-    if wanted is float and type(value) is int:
-        value = float(value)
+    if wanted in (float, str) and type(value) is int:
+        value = wanted(value)
     if type(value) is not wanted:
         expected = _KINDS[wanted] + (", or none" if optional else "")
         raise ValueError(f"{name}: got {given!r}, expected {expected}")

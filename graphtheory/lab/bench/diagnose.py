@@ -21,6 +21,7 @@ from graphtheory.lab.datasets.graphs import Data
 
 Progress = Callable[[str, int, int], None]
 MOMENTS = ("uncentered", "covariance")
+ONE_WAY = "edges of one direction, read both ways"
 UNDETERMINED = "classes without unique directions"
 
 
@@ -34,7 +35,7 @@ class Diagnosis:
     dataset: str = "Cora"
     root: Path | None = None  # folder with the raw files; not needed for embedded sets
     max_distance: int = 12  # z of the margins, hops, 1..253
-    directed: bool = False  # else each edge counts both ways, as Actor's 26,659 in Li (2024)
+    directed: bool = False  # else edges are read both ways, as Actor's 26,659 in Li (2024)
     moments: tuple[str, ...] = MOMENTS  # whose eigenvectors define discriminative nodes
     own: OwnNodes | None = None  # the user's own graph in place of a data set
 
@@ -49,7 +50,8 @@ class Diagnosis:
         if x is None:
             return []
         own = self.own or OwnNodes(Data(x=x, y=y, edge_index=graph.edge_index()), self.name)
-        return hop_rows(own.data(0, row_scale=False), self.name)
+        data = own.data(0, row_scale=False, undirected=not self.directed)
+        return hop_rows(data, self.name)
 
     def _graph(self) -> tuple[Tensor | None, Tensor, Neighborhood]:
         if self.own is None:
@@ -63,6 +65,8 @@ class Diagnosis:
         graph, of = both_ways(published), {"dataset": self.name}
         edges, classes = graph.edge_index(), int(y.max()) + 1
         sizes = {"nodes": len(y), "edges": int((edges[0] < edges[1]).sum()), "classes": classes}
+        back = graph.num_edges - len(published.edge_index().unique(dim=1).t())
+        sizes |= {ONE_WAY: back} if back and not self.directed else {}
         sizes |= {} if x is None else {"features": x.size(1)}
         rows = [Row.of(name, size, "1", **of) for name, size in sizes.items()]
         for c, size in enumerate(torch.bincount(y[y >= 0]).tolist(), 1):

@@ -205,14 +205,14 @@ def load(
 
 
 def task_of(
-    config: Any, data: Data, seed: int, own: Callable[[int, int], nn.Module] | None = None
+    config: Any, data: Data, seed: int, own: Callable[[int, int, Data], nn.Module] | None = None
 ) -> tuple[NodeTask, FullGraph]:
     """The task of a configuration and its batches; weights and draws follow from `seed`."""
     features, classes = data.x.size(1), int(data.num_classes)
     with torch.random.fork_rng(devices=[]):  # the caller's state comes back
         torch.manual_seed(seed)
         model = (
-            own(features, classes)
+            own(features, classes, data)
             if own
             else zoo.build(config.model, config.network, num_features=features, num_classes=classes)
         )

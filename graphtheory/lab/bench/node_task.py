@@ -19,7 +19,7 @@ from torch import Generator, Tensor
 from graphtheory.lab.bench import node_config
 from graphtheory.lab.bench.config import Axes, RunConfig, axes_of, with_options
 from graphtheory.lab.bench.node_config import GraphFacts, NodeRunConfig, load, node_default, task_of
-from graphtheory.lab.bench.rows import Difference, Measure, Row, measure_of, reading
+from graphtheory.lab.bench.rows import Difference, Measure, Row, joined, measure_of, reading
 from graphtheory.lab.bench.task import BenchTask, RunResult, trainable
 from graphtheory.lab.datasets.catalogue import describe
 from graphtheory.lab.datasets.graphs import Data, masks_of
@@ -124,7 +124,8 @@ class OwnNodes(NodeBenchTask):
     def __init__(self, data: Data, name: str = "graph", metric: str = "accuracy") -> None:
         for unread in ("edge_weight", "edge_attr"):
             if data.get(unread) is not None:
-                warnings.warn(f"data.{unread}: no network for nodes reads it here", stacklevel=2)
+                why = "only your own network reads it, none of ours for nodes"
+                warnings.warn(f"data.{unread}: {why}", stacklevel=2)
         y, given = _checked_labels(data), _has_masks(data)
         super().__init__(name, _GIVEN if given else _RANDOM)
         self.measure, self.own = measure_of(metric), data.clone()
@@ -160,8 +161,11 @@ class OwnNodes(NodeBenchTask):
         return config, epochs, patience
 
     def remark(self, models: Sequence[str]) -> str:
-        far = ", ".join(model for model in models if model in zoo.ATTENDING)
-        return f"Two hops for {far}: see `diagnose`." if far and self.sees_two_hops else ""
+        far = [model for model in models if model in zoo.ATTENDING]
+        if not far or not self.sees_two_hops:
+            return ""
+        who = joined(far, "attends", "attend")
+        return f"{who} to two hops here, because the second hop helps a linear classifier."
 
     @property
     def num_edges(self) -> int:

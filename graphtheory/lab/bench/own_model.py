@@ -28,6 +28,7 @@ class OwnRunConfig(RunConfig):
     nodes_per_batch: int | None = None  # of sets of graphs
 
 
+EDGES = ("edge_index", "edge_weight", "edge_attr")
 # Weights that are in training or were, by their ids, while they are alive.
 _given: WeakValueDictionary[int, Tensor] = WeakValueDictionary()
 
@@ -40,20 +41,22 @@ class OwnModel:
     build: Callable[[int, int], nn.Module]
     source: str  # a run is resumed with the same one only
 
-    def network(self, in_channels: int, out_channels: int) -> nn.Module:
-        """Build the network so that it takes the inputs of ours."""
+    def network(self, in_channels: int, out_channels: int, graph: Data | None = None) -> nn.Module:
+        """Build the network so that it takes the inputs of ours; edges are those of one graph."""
         found = self.build(in_channels, out_channels)
         if not isinstance(found, nn.Module):
             kind = type(found).__name__
-            raise TypeError(f"model {self.name}: got {kind}, expected a torch.nn.Module")
+            raise ValueError(f"model {self.name}: got {kind}, expected a torch.nn.Module")
         weights = {id(weight): weight for weight in found.parameters() if weight.requires_grad}
+        if not weights:
+            raise ValueError(f"model {self.name}: got no trainable weights, expected one or more")
         if weights.keys() & _given.keys():
             raise ValueError(
                 f"model {self.name}: got a network with weights that it gave before, expected a "
                 "new network at each call: each seed trains its own"
             )
         _given.update(weights)
-        return Adapted(found, self.name)
+        return Adapted(found, self.name, graph)
 
     def config(self, like: Any) -> OwnRunConfig:
         """How it learns: as one of ours does."""
@@ -64,31 +67,34 @@ class OwnModel:
 
 
 class Adapted(nn.Module):
-    """A network of PyG's form that takes (x, neighborhood) of one graph, or a batch of graphs."""
+    """A network of PyG's form that takes (x, neighborhood) of one graph, or a batch of graphs.
 
-    def __init__(self, network: nn.Module, name: str) -> None:
+    Of one graph it gets the edges as they are stored, with `edge_weight` and `edge_attr`.
+    """
+
+    def __init__(self, network: nn.Module, name: str, graph: Data | None = None) -> None:
         super().__init__()
         self.network = network
         given = inspect.signature(network.forward).parameters.values()
         fixed = [p for p in given if p.kind == p.POSITIONAL_OR_KEYWORD]
         self.names = [p.name for p in fixed] or ["x", "edge_index", "batch"]  # PyG's Sequential
         needed = {p.name for p in fixed if p.default is p.empty}
-        self.takes_data = len(needed) == 1 and "edge_index" not in self.names
-        known = {"x", "edge_index", "edge_attr", "batch"}
-        if not (self.takes_data or ("edge_index" in self.names and needed <= known)):
+        known = needed <= {"x", *EDGES, "batch"}
+        self.takes_data = len(needed) == 1 and not known
+        if not (self.takes_data or known):
             raise ValueError(
                 f"model {name}: got forward({', '.join(self.names)}), expected forward(x, "
-                "edge_index), of sets of graphs with batch, or forward(data)"
+                "edge_index) by these names, of sets of graphs with batch, or forward(data)"
             )
-        self._graph: tuple[Neighborhood | None, Tensor | None] = None, None
+        for key in EDGES:
+            edges = None if graph is None else graph.get(key)
+            self.register_buffer(key, edges, persistent=False)
 
     def forward(self, first: Any, neighborhood: Neighborhood | None = None) -> Tensor:
         data = first
         if neighborhood is not None:
             x = first.to_dense() if first.layout == torch.sparse_csr else first
-            if self._graph[0] is not neighborhood:
-                self._graph = neighborhood, neighborhood.edge_index()
-            data = Data(x=x, edge_index=self._graph[1])
+            data = Data(x=x, **{key: getattr(self, key) for key in EDGES})
         if self.takes_data:
             return self.network(data)
         there = (name for name in self.names if name in data and data[name] is not None)

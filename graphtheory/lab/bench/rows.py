@@ -203,6 +203,12 @@ def counted(count: int | str, thing: str) -> str:
     return f"{count} {thing}" if str(count) == "1" else f"{count} {thing}s"
 
 
+def joined(names: Sequence[str], one: str, more: str) -> str:
+    """Write names and their verb, such as "gt uses" and "gt, gat and gcn use"."""
+    *first, last = names
+    return f"{', '.join(first)} and {last} {more}" if first else f"{last} {one}"
+
+
 def mean_spread(values: Sequence[float], digits: str = ".2f") -> str:
     """Write mean ± standard deviation of a sample, such as "1.50 ± 0.71"; one value alone."""
     if len(values) == 1:

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from torch import nn
 
 from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, bench_task, train_all
 from graphtheory.lab.bench.comparison import Comparison
 from graphtheory.lab.bench.config import Budget
 from graphtheory.lab.bench.rows import Environment
+from graphtheory.lab.bench.task import BenchTask
+from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.progress import steps
+from graphtheory.lab.train import TrainerOptions
 from graphtheory.lab.train.contract import check_at_least
+
+Model = str | Callable[[int, int], nn.Module]
 
 
 def bench(
-    data: Any,
-    models: Sequence[Any] | Mapping[str, Any] | None = None,
+    data: str | PathLike[str] | Data | Iterable[Data] | BenchTask,
+    models: Sequence[Model] | Mapping[str, Model] | None = None,
     *,
     kind: str | None = None,
     metric: str | None = None,
@@ -32,6 +38,9 @@ def bench(
     budget: int | str = 0,
     options: Mapping[str, Any] | None = None,
     threads: int | None = None,
+    device: str | None = None,
+    precision: str = "32-true",
+    accumulate: int = 1,
     out: str | PathLike[str] | None = None,
     root: str | PathLike[str] | None = None,
     progress: bool = True,
@@ -61,6 +70,9 @@ def bench(
             or, of a set, the graphs of a step.
         threads: How many compute; None is 1 on a graph of at most 5,000 nodes, where more are
             slower, and torch's own number on a larger one.
+        device: "cpu", "cuda", "cuda:1" or "mps"; None is a GPU if there is one.
+        precision: "32-true", "bf16-mixed" or "16-mixed", for training and evaluation.
+        accumulate: Number of batches whose gradients make one step.
         out: Folder where finished runs are kept and taken up again, and results are written.
         root: Folder with the raw files of a named set; None is that of $GRAPHTHEORY_DATA.
         progress: Show runs and epochs on the error stream, in a file as lines.
@@ -85,6 +97,7 @@ def bench(
         graph, split random-60-20-20
     """
     counts = {"seeds": seeds, "epochs": epochs, "patience": patience, "threads": threads}
+    counts |= {"accumulate": accumulate}
     for name, value in counts.items():
         if value is not None and not isinstance(value, Integral):
             raise TypeError(f"{name}: got {value!r}, expected a whole number")
@@ -96,12 +109,15 @@ def bench(
     if budget and options:
         raise ValueError(f"budget: got {budget}, expected 0 beside options set by hand")
     length = Budget.of(budget) if budget else None
+    where = None if out is None else Path(out)
+    if where is not None and where.exists() and not where.is_dir():
+        raise ValueError(f"out: {where} is a file, expected a folder")
     folder = root or os.environ.get("GRAPHTHEORY_DATA")
     given = bench_task(data, kind=kind, metric=metric, split=split, root=folder)
+    given.trainer = TrainerOptions(device=device, precision=precision, accumulate=accumulate)
     chosen = given.take_models(given.compared if models is None else models)
     if not chosen:
         raise ValueError("models: got none, expected one or more names")
-    where = None if out is None else Path(out)
     benchmark = Benchmark(
         given, chosen, seeds, epochs, patience,
         record=None if where is None else FinishedRuns(where / "runs.jsonl"),

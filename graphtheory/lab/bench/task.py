@@ -1,6 +1,7 @@
 """What a benchmark needs of a task, what a run gives, and the options that searches have kept."""
 
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -133,9 +134,9 @@ class BenchTask(ABC):
 
     def take_models(self, models: Iterable[Any] | Mapping[str, Any]) -> tuple[str, ...]:
         """The names of models, ours and the user's own, which this task then trains, too."""
-        found = read_models(models)
-        own = {name: model for name, model in found.items() if model is not None}
-        for name in found:
+        every = read_models(models)
+        own = {name: model for name, model in every.items() if model is not None}
+        for name in every:
             if name not in own:
                 self.known_model(name)
             elif name in self.models:
@@ -144,14 +145,16 @@ class BenchTask(ABC):
                 raise ValueError(f"models: {name} is your own, which are for graphs, not images")
         self.own_models = own
         for name in own:
-            task, batches = self.prepare(self.config(name)[0], 0)
             try:
-                task.evaluate(batches.evaluation_batch())
+                task, batches = self.prepare(self.config(name)[0], 0)
+                found = task.evaluate(batches.evaluation_batch())
+                if found and not math.isfinite(found.val_loss):
+                    raise ValueError(f"its loss is {found.val_loss} before it is trained")
             except Exception as error:  # whatever a network of the user's raises on this data
                 kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-                told = str(error).removeprefix("model: ")
+                told = str(error).removeprefix("model: ").removeprefix(f"model {name}: ")
                 raise ValueError(f"model {name}: {kind}{told}") from error
-        return tuple(found)
+        return tuple(every)
 
     def known_model(self, model: str) -> str:
         """The name itself, if a network of that name fits."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphtheory.lab import report, train
 from graphtheory.lab.bench.config import Budget, read_options
-from graphtheory.lab.bench.rows import Environment, Table
+from graphtheory.lab.bench.rows import Environment, Table, joined
 from graphtheory.lab.by_name import paper
 from graphtheory.lab.cli import show
 from graphtheory.lab.cli.options import (
@@ -182,8 +182,8 @@ class Bench(OnTrainer):
             log += searched
         if default := bench.not_tuned():
             screen.note(
-                f"Options: defaults, not tuned: {', '.join(default)}. --budget 16 chooses them on "
-                "validation data first."
+                f"{joined(default, 'uses', 'use')} default hyperparameters. Add --budget 16 to "
+                "tune them on validation data."
             )
         with show.usage_errors():
             if not self.resume:

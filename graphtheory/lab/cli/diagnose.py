@@ -94,7 +94,9 @@ class Diagnose(Command):
             page.save(out / "report.html")
             for drawn, figure, _ in report.pictures(rows, printed):
                 plot.save(figure, out / f"{drawn}.png")
-        screen.say(f"Written to {out}: report.html, diagnosis.json, diagnosis.csv and pictures.")
+        screen.say(
+            f"Written to {out}: report.html, diagnosis.json, diagnosis.csv and pictures.", wrap=True
+        )
 
     def _sampling(self, screen: Screen, name: str) -> None:
 
@@ -123,7 +125,9 @@ class Diagnose(Command):
         page = paper(f"{diagnosis}.sampling_page")(rows, picture, screen.command, here)
         page.save(out / "report.html")
         plot.save(picture, out / "influence.png")
-        screen.say(f"Written to {out}: report.html, sampling.json, sampling.csv, influence.png.")
+        screen.say(
+            f"Written to {out}: report.html, sampling.json, sampling.csv, influence.png.", wrap=True
+        )
 
     def _folder(self, name: str) -> Path:
         out = self.out or Path(f"runs/diagnose-{name}")

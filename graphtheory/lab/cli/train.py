@@ -68,8 +68,10 @@ class Train(OnTrainer):
         """The options of Lightning's `Trainer`; loggers write into the folder of the run."""
         from lightning.pytorch import loggers
 
-        with show.usage_errors(ModuleNotFoundError):
+        try:
             made = [getattr(loggers, _LOGGERS[name])(save_dir=out) for name in self.logger]
+        except ModuleNotFoundError as error:
+            raise RefusedError(f"--logger: {error}") from error
         more = {"devices": self.devices, "num_nodes": self.num_nodes, "strategy": self.strategy}
         return self.trainer(**more, loggers=made)
 
@@ -180,8 +182,8 @@ class Train(OnTrainer):
         with self._training(screen, run, UndefinedScoreError) as options:
             if untuned:
                 screen.say(
-                    f"{'Other options' if run.by_hand else 'Options'}: defaults, not tuned. "
-                    "`graphtheory bench --budget 16` chooses them on validation data first."
+                    f"All{' other' if run.by_hand else ''} hyperparameters are defaults, not "
+                    "tuned. `graphtheory tune --keep` chooses them on validation data."
                 )
             result = train.fit(task, run.data, epochs=run.epochs, patience=run.patience, **options)
         if self.follows:

@@ -65,7 +65,7 @@ class DatasetInfo:
             return f"by hand from {self.source}"
         known = [size for size, _ in self.sha256.values()]
         size = f"{sum(known) / 1e6:.1f} MB" if len(known) == len(self.files) else "size not known"
-        return f"by --download ({size}, {self.license}) from {self.source}"
+        return f"by --download ({size}, {self.license}), or by hand from {self.source}"
 
     @property
     def default_split(self) -> str:

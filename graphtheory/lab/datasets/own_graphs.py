@@ -65,7 +65,8 @@ def graph_set(
         raise ValueError("graphs: got none, expected a list of Data")
     rows = [_checked(graph, f"graph {position}") for position, graph in enumerate(graphs)]
     if any(graph.get("edge_weight") is not None for graph in graphs):
-        warnings.warn(f"{name}: edge_weight is left out, only edge_attr is read", stacklevel=2)
+        why = "is left out; store it as edge_attr = edge_weight[:, None]"
+        warnings.warn(f"{name}: edge_weight {why}", stacklevel=2)
     level = _level_of(rows)
     if kind is not None and kind not in METRICS:
         raise ValueError(f"kind: got {kind!r}, expected one of {', '.join(METRICS)}")

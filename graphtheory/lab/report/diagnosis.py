@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphtheory.lab import plot
-from graphtheory.lab.bench.diagnose import UNDETERMINED
+from graphtheory.lab.bench.diagnose import ONE_WAY, UNDETERMINED
 from graphtheory.lab.bench.node_task import ACCURACY, gains_of, helpful_hops
 from graphtheory.lab.bench.rows import ACCURACY as SHARE
 from graphtheory.lab.bench.rows import Environment, Row, Table, counted, pairs
@@ -33,7 +33,8 @@ def _margin_tables(rows: Sequence[Row]) -> Iterator[Table]:
         for r in rows
         if (p := r.parameters).get("region") == "ring" and "distance" in p
     }
-    names, hops = (*_MARGINS, "reach"), sorted({z for _, _, z in value})
+    names = (*_MARGINS, "reach")
+    hops = sorted({z for (name, _, z), found in value.items() if name == "reach" and found > 0})
     headings = ("z", "margin (nodes)", *_MARGINS[1:], "reach (%)")
     for moment in dict.fromkeys(moment for _, moment, _ in value):
         shown = [(str(z), *(f"{value[name, moment, z]:.3f}" for name in names)) for z in hops]
@@ -49,7 +50,7 @@ def _hop_table(rows: Sequence[Row]) -> Table:
     }
     right = ((r.parameters["distance"], f"{100 * r.value:.2f}") for r in rows if r.name == ACCURACY)
     lines = [(str(z), share, *added.get(z, ("-", "-"))) for z, share in right]
-    columns = ("z", "right (%)", "gain of distance z, points ± 95 %", "differ")
+    columns = ("z", "accuracy (%)", "gain of distance z, points ± 95 %", "result")
     return Table("A linear classifier on distances 0 to z", columns, lines, note=CAPTIONS["hops"])
 
 
@@ -87,8 +88,11 @@ def _tried(rows: Sequence[Row]) -> str:
     hops = helpful_hops(rows)
     kind = "far" if hops > 1 else "near" if hops else "no"
     farthest, before = max(right), max(hops, 1) - 1
-    at = {"hops": hops, "before": 100 * right[before], "after": 100 * right[before + 1]}
-    return CAPTIONS[f"{kind} help"].format(**at, farthest=counted(farthest, "hop"))
+    one_way = any(row.name == ONE_WAY for row in rows)
+    chosen = f"neighbors={hops}{',undirected=true' if one_way else ''}"
+    words = {"hops": counted(hops, "hop"), "fewer": counted(before, "hop"), "set": chosen}
+    at = {"before": 100 * right[before], "after": 100 * right[before + 1]}
+    return CAPTIONS[f"{kind} help"].format(**words, **at, farthest=counted(farthest, "hop"))
 
 
 def _core_table(rows: Sequence[Row]) -> Table:

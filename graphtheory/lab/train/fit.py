@@ -226,6 +226,8 @@ def fit(
     check_at_least(0, seed=seed)
     if resume and out_dir is None:
         raise ValueError("resume: got True with out_dir=None, expected the folder of a run")
+    if not isinstance(task, Task):
+        raise TypeError(f"task: got {task!r}, expected one such as NodeTask(model, num_classes=2)")
     data = task.source(datamodule)
     if task.num_classes is not None:
         data.check_classes(task.num_classes)

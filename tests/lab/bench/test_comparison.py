@@ -1,5 +1,6 @@
 """`graphtheory.bench` and the command of that name, which go by one code path."""
 
+import json
 import re
 import sys
 from dataclasses import fields
@@ -48,6 +49,18 @@ def test_the_same_words_in_python_and_on_the_command_line() -> None:
     other = {"data": ["dataset", "data"], "options": ["set"], "progress": ["quiet"]}
     for (name,), found in both[:-1]:
         assert found == other.get(name, [name.replace("_", "-")])
+
+
+def test_precision_and_accumulation_are_those_of_the_command(mine: str) -> None:
+    how: dict[str, Any] = {"seeds": 1, "epochs": 3, "progress": False}
+    found = graphtheory.bench(mine, ["gcn"], precision="bf16-mixed", accumulate=2, out="p", **how)
+    words = ["bench", "--data", mine, "--models", "gcn", "--seeds", "1", "--epochs", "3"]
+    assert main([*words, "--precision", "bf16-mixed", "--accumulate", "2", "--out", "c"]) == 0
+    told = json.loads(Path("c/results.json").read_text())["runs"][0]["history"]
+    losses = [[row["val_loss"] for row in rows] for rows in (found.runs[0].history, told)]
+    assert losses[0] == losses[1]
+    plain = graphtheory.bench(mine, ["gcn"], **how)
+    assert losses[0] != [row["val_loss"] for row in plain.runs[0].history]
 
 
 def test_progress_is_told_of_alike(

@@ -171,7 +171,7 @@ def test_tables_and_records_say_what_was_set_by_hand(tmp_path: Path) -> None:
     short: dict[str, Any] = {"seeds": 1, "epochs": 1, "progress": False, "out": tmp_path}
     found = graphtheory.bench(molecules(), ("gt", "gcn"), options=options, **short)
     told = "walk=4, readout=token, paths=2 (gcn ignores readout=token, paths)"
-    assert f"Options set by hand: {told}. Other options: defaults, not tuned" in str(found)
+    assert f"Set by hand: {told}. All other hyperparameters are defaults (one" in str(found)
     kept = json.loads((tmp_path / "results.json").read_text())["settings"]
     assert kept["set_by_hand"] == told and kept["models"]["gt"]["network"]["paths"] == 2
     assert kept["models"]["gcn"]["network"]["paths"] == 0
@@ -182,7 +182,7 @@ def test_tables_and_records_say_what_was_set_by_hand(tmp_path: Path) -> None:
         ("gt", "walk=4, readout=token, paths=2"), ("gcn", "walk=4"),
     }  # fmt: skip
     unread = graphtheory.bench(molecules(), ("gcn",), options={"paths": 2}, **short | {"out": None})
-    assert "Options set by hand: paths=2 (gcn ignores paths)." in str(unread)
+    assert "Set by hand: paths=2 (gcn ignores paths)." in str(unread)
     assert unread.chosen_by("gcn") == "defaults, not tuned"
     assert all("set by hand" not in row.parameters for row in unread.rows())
     assert "walk=4, readout=token, paths=2" in (tmp_path / "results.csv").read_text()

@@ -97,7 +97,7 @@ def test_bench_is_called_as_a_package(tmp_path: Path) -> None:
     text = str(found)
     assert text.splitlines()[0] == "graphs, split random-80-10-10"
     assert "RMSE (lower is better)" in text and "mlp - gine" in text
-    assert "defaults, not tuned" in text and found._repr_html_().startswith("<pre>")
+    assert "are defaults (one stack" in text and found._repr_html_().startswith("<pre>")
     assert [run.model for run in found.runs] == ["gine", "mlp"]
     assert found.rows()[0].name == "test rmse"
     written = {file.name for file in (tmp_path / "r").iterdir()}
@@ -117,6 +117,10 @@ def test_bench_is_called_as_a_package(tmp_path: Path) -> None:
     (classes(), {"models": ("gat",)}, "model: got 'gat', expected one of gt, gt-plain, gine"),
     (classes(), {"models": ("ecfp",)}, "model: ecfp reads molecules, and graphs has no SMILES"),
     (classes(), {"budget": 1}, "budget: got 1, expected 0 or 2 and more"),
+    (classes(), {"device": "tpu"}, "device: got 'tpu', expected one of cpu"),
+    (classes(), {"precision": "8"}, "precision: got '8', expected one of 32-true"),
+    (classes(), {"accumulate": 0}, "accumulate: got 0, expected 1 or more"),
+    (classes(), {"out": __file__}, "is a file, expected a folder"),
     ([1], {}, "data: got a list of"),
     (HeteroData(), {}, "data: got HeteroData, expected a name, a PyG Data or a list of Data"),
     (classes(), {"kind": "node"}, "kind: got 'node', but a list of 30 graphs"),

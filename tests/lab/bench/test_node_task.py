@@ -66,7 +66,7 @@ def test_classes_of_every_kind_are_read_as_int64(form: Callable[[Tensor], Tensor
 def test_attributes_of_edges_are_not_ignored_in_silence(name: str) -> None:
     data = graph()
     data[name] = torch.ones(30)
-    with pytest.warns(UserWarning, match=rf"data\.{name}: no network for nodes reads it here"):
+    with pytest.warns(UserWarning, match=rf"data\.{name}: only your own network reads it"):
         found = OwnNodes(data)
     assert found.name == "graph"
 

@@ -1,5 +1,6 @@
 """The user's own networks in rows beside ours: what they may look like, and what is refused."""
 
+import math
 import re
 from collections.abc import Callable
 from inspect import getsource
@@ -52,6 +53,41 @@ def graphs(count: int = 30) -> list[Data]:
     return [Data(x=x, edge_index=e, y=torch.tensor([i % 2])) for i, (x, e) in enumerate(own)]
 
 
+class Still(Net):
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__(in_channels, out_channels)
+        self.requires_grad_(False)
+
+
+class Undefined(Net):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return super().forward(x, edge_index) * math.nan
+
+
+class Weighted(nn.Module):
+    """Keeps what it is called with; its outputs do not depend on the weights."""
+
+    seen: Data
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.map = nn.Linear(in_channels, out_channels)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
+        Weighted.seen = Data(x=x, edge_index=edge_index, edge_weight=edge_weight)
+        return self.map(x)
+
+
+class OnNodesAlone(Weighted):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.map(x)
+
+
+class OnWeightedData(Weighted):
+    def forward(self, data: Data) -> Tensor:
+        return super().forward(data.x, data.edge_index, data.edge_weight)
+
+
 def in_a_row(channels: int, classes: int) -> nn.Module:
     return Sequential("x, edge_index", [(GCNConv(channels, classes), "x, edge_index -> x")])
 
@@ -66,7 +102,8 @@ def test_a_network_of_every_form_is_trained_as_fit_trains_it() -> None:
     mine, on_data, in_row, ours, _ = (run.history for run in found.runs)
     losses = [[epoch["val_loss"] for epoch in run] for run in (mine, on_data, in_row)]
     assert losses[0] == losses[1] == losses[2] != [epoch["val_loss"] for epoch in ours]
-    assert "Your own network, not tuned, trained by the same loop: mine, on data" in str(found)
+    own = "mine, on data, in a row and of PyG are your own networks, trained by the same loop but"
+    assert f"{own} not tuned." in str(found)
     task = bench_task(ring())
     config, epochs, patience = found.benchmark.config("mine")
     assert (epochs, patience) == found.benchmark.config("gcn")[1:]
@@ -85,6 +122,22 @@ def test_a_network_of_every_form_is_trained_as_fit_trains_it() -> None:
     given = NodeTask(Given(), num_classes=2, optimizer=config.optimizer)
     by_hand = fit(given, FullGraph(data), epochs=3, progress=False)
     assert [epoch["val_loss"] for epoch in by_hand.history] == losses[0]
+
+
+@pytest.mark.filterwarnings("ignore:data.edge_weight")
+def test_edges_come_as_they_are_stored_with_their_weights() -> None:
+    data = ring()
+    shuffled = torch.randperm(data.num_edges)
+    data.edge_index = data.edge_index[:, shuffled]
+    data.edge_weight = torch.rand(data.num_edges)
+    for kind in (Weighted, OnWeightedData):
+        found = graphtheory.bench(data, {"weighted": kind, "x": OnNodesAlone}, **SHORT)
+        assert torch.equal(Weighted.seen.edge_index, data.edge_index)
+        assert torch.equal(Weighted.seen.edge_weight, data.edge_weight)
+        assert found.runs[0].history[-1]["val_loss"] == found.runs[1].history[-1]["val_loss"]
+    del data.edge_weight
+    with pytest.raises(ValueError, match=r"model Weighted: TypeError: .*edge_weight"):
+        graphtheory.bench(data, [Weighted], **SHORT)
 
 
 def test_sets_of_graphs_take_them_too() -> None:
@@ -114,7 +167,7 @@ def test_a_search_has_the_same_budget_and_its_log_tells_networks_apart(tmp_path:
     log = read_log(tmp_path / "o/search.log")
     assert [one.config.model for one in log] == ["mine"] * 2 + ["gcn"] * 2
     assert {one.config.optimizer.lr for one in log[:2]} == {0.01, 0.1}
-    assert "tuned in step size alone, trained by the same loop: mine." in str(found)
+    assert "loop and tuned in step size and weight decay alone." in str(found)
     search(Net)
     assert read_log(tmp_path / "o/search.log") == log
     with pytest.raises(ValueError, match="under other settings: source"):
@@ -122,6 +175,9 @@ def test_a_search_has_the_same_budget_and_its_log_tells_networks_apart(tmp_path:
 
 
 @pytest.mark.parametrize(("models", "expected"), [
+    ({"m": lambda i, o: Still(i, o)}, "model m: got no trainable weights, expected one or more"),
+    ({"m": lambda i, o: Undefined(i, o)}, "model m: its loss is nan before it is trained"),
+    ({"m": lambda: Net(3, 2)}, "model m: TypeError: "),
     ([lambda i, o: 3], "model <lambda>: got int, expected a torch.nn.Module"),
     ({"m": lambda i, o: Net(i, o + 1)}, "model m: outputs of shape (30, 3), expected (30, 2)"),
     ({"m": lambda i, o: Net(i + 1, o)}, "model m: RuntimeError: mat1 and mat2 shapes"),
@@ -151,7 +207,7 @@ def test_a_file_of_data_and_one_of_a_network_in_python_and_on_the_command_line(
     assert (found.name, [run.model for run in found.runs]) == ("mine", ["gcn", "MyNet"])
     words = ["bench", "--data", "mine.pt", "--seeds", "1", "--epochs", "3", "--out", "o"]
     assert main([*words, "--models", "gcn,mine.py:MyNet"]) == 0
-    assert "Your own network, not tuned" in capsys.readouterr().out
+    assert "MyNet is your own network, trained by the same loop but not" in capsys.readouterr().out
     page = Path("o/report.html").read_text(encoding="utf-8")
     assert "MyNet" in page and "lr=" in page
     assert main([*words, "--models", "mine.py:YourNet"]) == 2

@@ -110,6 +110,8 @@ def test_refuses(data: Data, options: dict[str, Any], message: str) -> None:
         fit(new_task(), FullGraph(data), progress=False, **options)
     with pytest.raises(ValueError, match=r"data.y: \d+ nodes .*expected 0\.\.1"):
         fit(NodeTask(OneLayer(2), num_classes=2), FullGraph(data), progress=False)
+    with pytest.raises(TypeError, match="task: got 3, expected one such as NodeTask"):
+        fit(3, FullGraph(data))
 
 
 @pytest.mark.slow  # a measurement: right on a machine that does nothing else
