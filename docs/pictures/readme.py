@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 MODELS = {
-    "mlp": "mlp", "gat": "gat", "gcn": "gcn", "gt-plain": "gt-plain (no bias per distance)",
-    "gt": "gt (graph transformer that knows distances)",
+    "mlp": "mlp", "gat": "gat", "gcn": "gcn", "gt-plain": "gt-plain, without the bias",
+    "gt": "gt, a bias per distance",
 }  # fmt: skip
 
 if __name__ == "__main__":

@@ -127,7 +127,7 @@ class Acceleration:
 def _on_new_edges(kind: Any) -> str:
     few, size = getattr(kind, "pays_from", (0, 0))  # GPSConv is no layer of messages
     more = f" or {size:,} / channels" if size else ""
-    return f"as PyG at the first call on fewer than {few:,}{more} edges" if few else ""
+    return f"on fewer than {few:,}{more} edges the first call runs PyG's code" if few else ""
 
 
 def accelerate(
@@ -181,8 +181,8 @@ def accelerate(
         >>> report = accelerate(model)
         >>> print(report)
         layers: 2 swapped, 0 kept
-        swapped  convs.0  GATConv  as PyG at the first call on fewer than 4,000 edges
-        swapped  convs.1  GATConv  as PyG at the first call on fewer than 4,000 edges
+        swapped  convs.0  GATConv  on fewer than 4,000 edges the first call runs PyG's code
+        swapped  convs.1  GATConv  on fewer than 4,000 edges the first call runs PyG's code
         >>> torch.testing.assert_close(model(x, edge_index), before)
         >>> report.undo()
     """

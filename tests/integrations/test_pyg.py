@@ -522,8 +522,8 @@ def test_the_report_reads_as_a_table() -> None:
     report = accelerate(nn.ModuleDict({"one": pyg.GCNConv(6, 4), "other": pyg.TAGConv(6, 4)}))
     assert str(report).splitlines() == [
         "layers: 1 swapped, 1 kept",
-        "swapped  one    GCNConv  as PyG at the first call on fewer than 4,000 or 1,048,576 / "
-        "channels edges",
+        "swapped  one    GCNConv  on fewer than 4,000 or 1,048,576 / channels edges the first call "
+        "runs PyG's code",
         "kept     other  TAGConv  no drop-in for this class",
     ]
     assert report.kept == (Kept("other", pyg.TAGConv, "no drop-in for this class"),)
