@@ -1,10 +1,34 @@
-"""Says once a process that numba compiles kernels of this package, if that takes a while."""
+"""Keeps machine code that numba makes on disk, and says once a process that it takes a while."""
 
 import logging
+from collections.abc import Callable
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from numba import njit
 from numba.core import event
+
+
+@cache
+def _sources(folder: Path) -> str:
+    """A digest of the files of a folder."""
+    files = sorted(folder.rglob("*.py"))
+    return sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def kept_on_disk(folder: Path, function: Callable[..., Any], **options: Any) -> Any:
+    """Compile a function as numba does, and keep its machine code until a file there changes.
+
+    By itself numba looks at the file of the function only, but functions of other files are in its
+    code, too.
+    """
+    found = njit(cache=True, **options)(function)
+    file = found._cache._cache_file
+    file._source_stamp = file._source_stamp, _sources(folder)
+    return found
 
 
 class _Notice(event.Listener):

@@ -1,10 +1,16 @@
 """Breadth-first search kernels on rows of sources; each processes one chunk, without the GIL."""
 
+from functools import partial
+from pathlib import Path
+
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.cpython.unsafe.numbers import trailing_zeros
 from numba.extending import intrinsic
 
+from graphtheory.graph.compiling import kept_on_disk
+
+kept = partial(kept_on_disk, Path(__file__).parent, nogil=True)
 WORDS = 8  # words of 64 sources that are searched together: one cache line per node
 SOURCES_AT_ONCE = 64 * WORDS
 UNREACHABLE = 255
@@ -21,7 +27,7 @@ def _count_bits(typingctx, word):
     return types.uint64(types.uint64), generate
 
 
-@njit(cache=True, nogil=True)
+@kept
 def _record(out, row, words, hops):
     """out[row, i] = hops for every set bit i."""
     for w in range(WORDS):
@@ -31,7 +37,7 @@ def _record(out, row, words, hops):
             word &= word - np.uint64(1)
 
 
-@njit(cache=True, nogil=True)
+@kept
 def _pull(indptr, indices, v, front, active, seen, new):
     """Collect in `new` the sources that first reach v in this hop; true if there are any."""
     reached = False
@@ -53,7 +59,7 @@ def _pull(indptr, indices, v, front, active, seen, new):
     return found != 0
 
 
-@njit(cache=True, nogil=True)
+@kept
 def _close(indptr, indices, order, component, seen, out, hops):
     """Set `hops` for all connected pairs not yet seen: one sweep over the components in order."""
     num_nodes = len(order)
@@ -79,7 +85,7 @@ def _close(indptr, indices, order, component, seen, out, hops):
         start = stop
 
 
-@njit(cache=True, nogil=True)
+@kept
 def from_sources(indptr, indices, order, component, sources, cutoff, out):
     """Fill out [N, S]: hops from up to 512 sources, one bit each, to every node."""
     num_nodes = len(indptr) - 1
@@ -110,7 +116,7 @@ def from_sources(indptr, indices, order, component, sources, cutoff, out):
     _close(indptr, indices, order, component, seen, out, cutoff)
 
 
-@njit(cache=True, nogil=True)
+@kept
 def add_farness(indptr, indices, sources, farness):
     """farness[v] += sum of hops from up to 512 sources to v, over those that reach it."""
     num_nodes = len(indptr) - 1
@@ -135,7 +141,7 @@ def add_farness(indptr, indices, sources, farness):
         active, active_after = active_after, active
 
 
-@njit(cache=True, nogil=True)
+@kept
 def _expand(indptr, indices, queue, start, stop, mark, own, other):
     """Append the next level to `queue`: (its end, its edges); the end is -1 when the sides meet."""
     end, work = stop, 0
@@ -152,7 +158,7 @@ def _expand(indptr, indices, queue, start, stop, mark, own, other):
     return end, work
 
 
-@njit(cache=True, nogil=True)
+@kept
 def _meet(rows, columns, s, t, limit, turn, mark, ahead, behind):
     """Hops from s to t, at most `limit`; -1 when one side is exhausted before they meet."""
     from_s, from_t = np.int32(turn), np.int32(turn + 1)
@@ -179,7 +185,7 @@ def _meet(rows, columns, s, t, limit, turn, mark, ahead, behind):
     return hops
 
 
-@njit(cache=True, nogil=True)
+@kept
 def between_pairs(rows, columns, strong, weak, pairs, cutoff, out, mark, ahead, behind, turn):
     """out[p] = hops from pairs[0, p] to pairs[1, p]; of two searches the cheaper one advances.
 
@@ -198,7 +204,7 @@ def between_pairs(rows, columns, strong, weak, pairs, cutoff, out, mark, ahead, 
             out[p] = UNREACHABLE if hops < 0 else min(hops, cutoff)
 
 
-@njit(cache=True, nogil=True)
+@kept
 def _levels(indptr, indices, row, radius, most, queue, words, level_end):
     """Search backward from `row`: distance h is in queue[level_end[h] : level_end[h + 1]].
 
@@ -235,7 +241,7 @@ def _levels(indptr, indices, row, radius, most, queue, words, level_end):
     queue[level_end[radius + 1]] = ends  # so that no compiler leaves these reads out
 
 
-@njit(cache=True, nogil=True)
+@kept
 def count_ball(indptr, indices, centers, start, stop, inner, radius, most, count, queue, words):
     """count[i] = nodes at inner..radius hops from centers[i], for i in start..stop-1."""
     level_end = np.empty(radius + 2, np.int64)
@@ -244,7 +250,7 @@ def count_ball(indptr, indices, centers, start, stop, inner, radius, most, count
         count[c] = level_end[radius + 1] - level_end[inner]
 
 
-@njit(cache=True, nogil=True)
+@kept
 def _mark(ids, words, used):
     """Set the bits of these ids in a bitmap, and of its words that are in use in another."""
     for id in ids:
@@ -252,7 +258,7 @@ def _mark(ids, words, used):
         used[id >> 12] |= np.uint64(1) << np.uint64((id >> 6) & 63)
 
 
-@njit(cache=True, nogil=True)
+@kept
 def _emit(words, used, hops_of, sources, distance, at):
     """Write the nodes of a two-level bitmap in ascending order, with their hops; clear it."""
     for block in range(len(used)):
@@ -266,7 +272,7 @@ def _emit(words, used, hops_of, sources, distance, at):
                 at += 1
 
 
-@njit(cache=True, nogil=True)
+@kept
 def fill_ball(
     indptr, indices, centers, start, stop, inner, radius, most, ends, sources, distance,
     queue, words, hops_of, used,

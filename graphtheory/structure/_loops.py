@@ -1,13 +1,12 @@
 """Loops that numba compiles: counts by distance, paths, random subsets, self-loops, parts."""
 
 import numpy as np
-from numba import njit
 from numba.cpython.unsafe.numbers import trailing_zeros
 
-from graphtheory.structure._bfs import _count_bits, _levels, _mark
+from graphtheory.structure._bfs import _count_bits, _levels, _mark, kept
 
 
-@njit(cache=True, nogil=True)
+@kept
 def count_columns(table, group, count):
     """count[k, table[s, k], group[s]] += 1 for all s, k whose distance is within `count`."""
     num_distances = count.shape[1]
@@ -17,7 +16,7 @@ def count_columns(table, group, count):
                 count[k, table[s, k], group[s]] += 1
 
 
-@njit(cache=True, nogil=True)
+@kept
 def path_edges(indptr, indices, names, start, stop, out):
     """Fill out[i - start, s, :], -1 before, with the edges of a path from s to i, from i on."""
     num_nodes, steps = out.shape[1], out.shape[2]
@@ -44,7 +43,7 @@ def path_edges(indptr, indices, names, start, stop, out):
                     paths[s, known] = names[e]
 
 
-@njit(cache=True, nogil=True)
+@kept
 def floyd(draws, limit, highest):
     """Floyd's subsets [rows, n]: draw k, in 0..limit[row]-n+k, or that range's end if taken."""
     n, rows = draws.shape
@@ -63,7 +62,7 @@ def floyd(draws, limit, highest):
     return chosen
 
 
-@njit(cache=True, nogil=True)
+@kept
 def _take(shares, column, limit, taken):
     """Set the bits of the subset that `floyd` chooses if it draws these shares of its ranges."""
     n = shares.shape[0]
@@ -75,7 +74,7 @@ def _take(shares, column, limit, taken):
         taken[drawn >> 6] |= np.uint64(1) << np.uint64(drawn & 63)
 
 
-@njit(cache=True, nogil=True)
+@kept
 def sample_rows(start, degree, shares):
     """(indptr [rows + 1], edges): n of longer rows, by columns of `shares`; all of others."""
     n, rows = shares.shape[0], start.shape[0]
@@ -103,7 +102,7 @@ def sample_rows(start, degree, shares):
     return indptr, places
 
 
-@njit(cache=True, nogil=True)
+@kept
 def _sort(keys, copy):
     """Put different keys into ascending order; few of them by how many are smaller, no branch."""
     number = len(keys)
@@ -118,7 +117,7 @@ def _sort(keys, copy):
         keys[smaller] = copy[i]
 
 
-@njit(cache=True, nogil=True)
+@kept
 def draw_ball(
     indptr, indices, centers, start, stop, inner, radius, most, shares, count, keys,
     queue, taken,
@@ -152,14 +151,14 @@ def draw_ball(
         _sort(keys[c, :at], queue)
 
 
-@njit(cache=True, nogil=True)
+@kept
 def _rank(words, before, id):
     """How many ids of a bitmap are smaller than this one, where `before` counts up to each word."""
     lower = (np.uint64(1) << np.uint64(id & 63)) - np.uint64(1)
     return before[id >> 6] + np.int64(_count_bits(words[id >> 6] & lower))
 
 
-@njit(cache=True, nogil=True)
+@kept
 def renumber(first, ids, limit):
     """(nodes, place of each id in them): `first`, then the others of the ids, ascending.
 
@@ -199,7 +198,7 @@ def renumber(first, ids, limit):
     return nodes[:end], local
 
 
-@njit(cache=True, nogil=True)
+@kept
 def with_loops(indptr, indices, targets):
     """(indptr, edges) with the loops that rows lack; that of row i is num_edges + i."""
     rows, num_edges = targets.shape[0], indices.shape[0]
@@ -219,7 +218,7 @@ def with_loops(indptr, indices, targets):
     return longer, edges[:at]
 
 
-@njit(cache=True, nogil=True)
+@kept
 def stream_parts(indptr, indices, num_parts, penalty, most):
     """The part of each node, taken in order: most neighbors, less a penalty of its size."""
     num_nodes = len(indptr) - 1

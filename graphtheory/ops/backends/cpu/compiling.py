@@ -13,7 +13,7 @@ would wait for one another. So a part cannot allocate, and is given what it work
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 from hashlib import sha256
 from inspect import signature
 from pathlib import Path
@@ -24,6 +24,8 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import lower_builtin, type_callable
 
+from graphtheory.graph import compiling
+
 MATH = {"reassoc", "contract", "nsz", "arcp"}
 """Sums may be reassociated; NaN and infinity keep their meaning."""
 _OF_PARTS = {"fastmath": MATH, "_nrt": False, "no_cfunc_wrapper": True}
@@ -32,23 +34,8 @@ _PREFIX = "graphtheory"  # of symbols
 _in_memory: dict[str, Any] = {}  # shared functions, by their symbols
 
 
-@cache
-def _sources() -> str:
-    """A digest of the files of this backend."""
-    files = sorted(Path(__file__).parent.rglob("*.py"))
-    return sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
-
-
-def kept_on_disk(function: Callable[..., Any], **options: Any) -> Any:
-    """Compile a function as numba does, and keep its machine code until a file here changes.
-
-    By itself numba looks at the file of the function only. Parts from other files are in its code.
-    Every function of this backend that goes to disk is compiled by this.
-    """
-    found = njit(cache=True, **options)(function)
-    file = found._cache._cache_file
-    file._source_stamp = file._source_stamp, _sources()
-    return found
+kept_on_disk = partial(compiling.kept_on_disk, Path(__file__).parent)
+"""Every function of this backend that goes to disk is compiled by this."""
 
 
 def part(function: Callable[..., Any]) -> Callable[..., Any]:
