@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import unwrap_if_dead
 
 from graphtheory.graph.content import is_tracing
 from graphtheory.ops import derivatives
@@ -88,8 +89,7 @@ class Recorded:
         if not grad:
             found = self.forward(tensors)
             return found and found[: self.work.outputs]
-        apply: Any = _Function.apply
-        found = apply(self, *tensors)
+        found = _apply(self, *[t if t is None else unwrap_if_dead(t) for t in tensors])
         return found if found is None or isinstance(found, tuple) else (found,)
 
     def forward(self, tensors: Tensors) -> Any:
@@ -159,6 +159,10 @@ class _Function(torch.autograd.Function):
         if found is None:
             found = derivatives.in_backward(recorded.work.differentiable, grads, kept, read, needs)
         return None, *found
+
+
+# Function.apply but for what it does under torch.func, where nothing is recorded.
+_apply: Any = super(torch.autograd.Function, _Function).apply
 
 
 class OpWork(Work):

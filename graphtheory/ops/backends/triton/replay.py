@@ -8,7 +8,6 @@ tensors of the kind, which takes a tenth of the time.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -36,8 +35,10 @@ def watched(*kernels: Any) -> bool:
     knobs = triton.knobs.runtime
     if knobs.launch_enter_hook.calls or knobs.launch_exit_hook.calls or knobs.debug:
         return True
-    hooks = [kernel.pre_run_hooks for kernel in kernels]
-    return any(hooks) or knobs.add_stages_inspection_hook is not None
+    for kernel in kernels:
+        if kernel.pre_run_hooks:
+            return True
+    return knobs.add_stages_inspection_hook is not None
 
 
 class Recorder:
@@ -76,8 +77,10 @@ class Recorder:
         of = args[0] if len(args) == 1 else None
         if of is not None and isinstance(found, Tensor) and found is not of:
             offset = _offset(found, of)
-        self.steps.append((function, places, (len(self._held), offset)))
-        for tensor in found if isinstance(found, tuple) else (found,):
+        several = found if isinstance(found, tuple) else None
+        count = None if several is None else len(several)
+        self.steps.append((function, places, (len(self._held), count, offset)))
+        for tensor in (found,) if several is None else several:
             self._places[id(tensor)] = len(self._held)
             self._held.append(tensor)
 
@@ -112,81 +115,89 @@ def record(work: Function, tensors: Tensors, fixed: Sequence[Tensor]) -> tuple[T
 
 
 class Replay:
-    """The steps of a record, for tensors of the same kind."""
+    """The steps of a record, for tensors of the same kind, as one function of Python."""
 
     def __init__(self, note: Recorder, given: Tensors, found: Tensors) -> None:
-        self._results = [None if t is None else note.place(t) for t in found]
-        self.kinds, self._strides = kinds(*given), [t if t is None else t.stride() for t in given]
-        launches = [what[0] for what, *_ in note.steps if isinstance(what, tuple)]
-        self._void = (
-            note.void or not launches or min((k or 0 for k in self._results), default=0) < 0
-        )
-        if self._void:
+        results = [None if t is None else note.place(t) for t in found]
+        self.kinds = kinds(*given)
+        self._launchers = [what[0] for what, *_ in note.steps if isinstance(what, tuple)]
+        self._fixed, self._call = note.fixed, None
+        some = [k for k, kind in enumerate(self.kinds) if kind is not None]
+        if note.void or not self._launchers or min((k or 0 for k in results), default=0) < 0:
             return
-        self._fixed, self._constants = note.fixed, note.constants[::-1]
-        self._like, like = next((k, t) for k, t in enumerate(given) if t is not None)
-        self._device = like.get_device()
-        self._kernels, self._stream = {one.kernel for one in launches}, launches[0].stream
-        self._steps: list[tuple[Any, ...]] = []
-        asked = {k for k in self._results if k is not None}  # of others, addresses are enough
-        used, count = asked.copy(), len(note.constants)
-        for what, places, made in reversed(note.steps):
-            at = places[0] if len(places) == 1 else places
-            if made is None:
-                one, sizes = what
-                pick = itemgetter(*(count + k for k in places))
-                self._steps.append((one.run, sizes, one.code, pick, one.constants, one.compiled))
-            elif not places and made[0] not in used:  # nothing reads its address
-                self._steps.append((None, None, count + self._like, 0, None, None))
-            elif made[1] is not None and made[0] not in asked:
-                self._steps.append((None, None, count + places[0], made[1], None, None))
-            else:
-                asked |= set(places)
-                self._steps.append((None, what, at, None, None, None))
-            used |= set(places)
-        self._steps.reverse()
+        device = self.kinds[some[0]][2]
+        names: dict[str, Any] = {
+            "current": torch._C._cuda_getDevice, "on": torch.cuda.device_of,
+            "watched": watched, "kernels": {one.kernel for one in self._launchers},
+            "stream_of": self._launchers[0].stream,
+        }  # fmt: skip
+        differs = [f"t{k} is not None" for k, kind in enumerate(self.kinds) if kind is None]
+        for k in some:
+            shape, names[f"type{k}"], at = self.kinds[k]
+            strides = given[k].stride()  # type: ignore[union-attr]
+            differs.append(
+                f"t{k} is None or t{k}.shape != {(*shape,)} or t{k}.dtype is not type{k} or "
+                f"t{k}.get_device() != {at} or t{k}.stride() != {strides}"
+            )
+        args = ", ".join([f"t{k}" for k in range(len(given))] + [f"p{k}" for k in some])
+        lines = [
+            "def call(tensors):",
+            f" {''.join(f't{k}, ' for k in range(len(given)))}= tensors",
+            f" if {' or '.join(differs)} or watched(*kernels): return None",
+            *(f" p{k} = t{k}.data_ptr()" for k in some),
+            f" if ({' | '.join(f'p{k}' for k in some)}) & 15: return None",
+            f" if current() == {device}: return run({args})",
+            f" with on(t{some[0]}): return run({args})",
+            f"def run({args}):",
+            f" stream = stream_of({device})",
+            *_lines(note, results, names),
+            f" return [{', '.join('None' if k is None else f't{k}' for k in results)}]",
+        ]
+        exec(compile("\n".join(lines), "<replay>", "exec"), names)
+        self._call = names["call"]
 
     def __call__(self, tensors: Tensors) -> Tensors | None:
         """What `work` would return; None where it has to run itself."""
-        if self._void or watched(*self._kernels):
-            return None
-        held, places, odd = [*tensors], self._constants.copy(), 0
-        for t, kind, strides in zip(tensors, self.kinds, self._strides, strict=True):
-            if t is None or kind is None:
-                if t is not kind:
-                    return None
-                places.append(None)
-                continue
-            shape, dtype, device = kind
-            if t.shape != shape or t.dtype is not dtype or t.get_device() != device:
-                return None
-            if t.stride() != strides:
-                return None
-            places.append(at := t.data_ptr())
-            odd |= at
-        if odd & 15:
-            return None
-        current: Any = torch._C
-        if current._cuda_getDevice() == self._device:
-            return self._run(held, places)
-        with torch.cuda.device_of(tensors[self._like]):
-            return self._run(held, places)
+        return None if self._call is None else self._call(tensors)
 
-    def _run(self, held: list[Any], places: list[Any]) -> Tensors:
-        """The results, given the tensors and their addresses, on their device."""
-        stream = self._stream(self._device)
-        for run, what, at, pick, constants, _ in self._steps:
-            if run is not None:
-                run(*what, stream, *at, (*pick(places), *constants))
-            elif what is None:
-                held.append(None)
-                places.append(places[at] + pick)
-            else:
-                one = what(held[at]) if type(at) is int else what(*[held[k] for k in at])
-                for tensor in one if type(one) is tuple else (one,):
-                    held.append(tensor)
-                    places.append(tensor.data_ptr())
-        return [None if k is None else held[k] for k in self._results]
+
+def _lines(note: Recorder, results: Sequence[int | None], names: dict[str, Any]) -> list[str]:
+    """The steps as lines of Python: t3 is the tensor at place 3, and p3 its address."""
+    asked, used, lines = {k for k in results if k is not None}, set[int](), list[str]()
+
+    def shown(place: int) -> str:
+        if place >= 0:
+            used.add(place)
+            return f"p{place}"
+        constant = note.constants[-place - 1]
+        if type(constant) in (int, bool):
+            return repr(constant)
+        names[f"c{-place}"] = constant
+        return f"c{-place}"
+
+    for n, (what, places, made) in reversed([*enumerate(note.steps)]):
+        if made is None:
+            launcher, sizes = what
+            args = ", ".join(map(shown, places))
+            names[f"launch{n}"], names[f"code{n}"] = launcher.run, launcher.code
+            names[f"constants{n}"] = launcher.constants
+            grid = ", ".join(map(str, sizes))
+            lines.append(f" launch{n}({grid}, stream, *code{n}, ({args}, *constants{n}))")
+            continue
+        first, count, offset = made
+        found = range(first, first + (count or 1))
+        if not places and not (asked | used) & {*found}:
+            continue  # memory that nothing reads
+        if offset is not None and first not in asked:  # an address is enough
+            if first in used:
+                lines.append(f" p{first} = {shown(places[0])} + {offset}")
+            continue
+        lines += [f" p{k} = t{k}.data_ptr()" for k in found if k in used]
+        left = ", ".join(f"t{k}" for k in found) + ("," if count is not None else "")
+        lines.append(f" {left} = make{n}({', '.join(f't{k}' for k in places)})")
+        names[f"make{n}"] = what
+        asked |= {*places}
+    return lines[::-1]
 
 
 def _offset(view: Tensor, of: Tensor) -> int | None:
