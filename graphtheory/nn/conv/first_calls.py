@@ -39,10 +39,10 @@ def is_first(layer: Any, x: Any = None, edge_index: Any = None, *more: Any, **na
     if edge_index.layout is not torch.strided or edge_index.is_meta:  # matrices may hold int64
         return False
     saved = edge_index.is_inference() and not torch.is_inference_mode_enabled()  # torch refuses
-    if saved or x.dim() != 2 or torch.compiler.is_compiling() or torch._C._is_tracing():
+    if saved or x.dim() != 2 or is_tracing() or has_global_hooks():
         return False
-    own = layer.__dict__
-    if "parametrizations" in own["_modules"]:  # whose parameters are attributes of their class
+    own, modules = layer.__dict__, layer.__dict__["_modules"]
+    if "parametrizations" in modules:  # whose parameters are attributes of their class
         return False
     on_gpu, count = not x.is_cpu, edge_index.numel() // 2
     if on_gpu and torch.are_deterministic_algorithms_enabled():  # as PyG's sums are not
@@ -50,16 +50,17 @@ def is_first(layer: Any, x: Any = None, edge_index: Any = None, *more: Any, **na
     edges, size = (0, layer.pays_on_gpu) if on_gpu else layer.pays_from
     if count >= edges and count * x.size(1) >= size:
         return False
-    if type(layer.aggr_module) not in (SumAggregation, MeanAggregation):
+    if type(modules.get("aggr_module")) not in (SumAggregation, MeanAggregation):
         return False  # PyG's gradient of a largest value of 0 counts one entry too many
-    shapes = (count,), (count, getattr(layer, "edge_dim", None) if on_gpu else None)
     for weight in (*more, *named.values()):  # anything else is for our checks
-        of_edges = type(weight) is Tensor and weight.shape in shapes
-        if weight is not None and not (of_edges and weight.dtype.is_floating_point):
-            return False
+        if weight is not None:
+            shapes = (count,), (count, getattr(layer, "edge_dim", None) if on_gpu else None)
+            of_edges = type(weight) is Tensor and weight.shape in shapes
+            if not of_edges or not weight.dtype.is_floating_point:
+                return False
     if edge_index.dtype is not torch.int64 or own.get("cached") or may_run_twice(layer.training):
         return False
     if own["_forward_hooks"] or own["_backward_hooks"]:  # which get this very layer
         return False
     meet(edge_index, layer)
-    return not (is_tracing() or has_global_hooks())
+    return True
