@@ -16,10 +16,10 @@ from graphtheory.ops.backends.cpu.memory import outputs_by_torch
 from graphtheory.ops.backends.cpu.openmp import rest
 
 _SECONDS, _RUNS = 0.2, 5  # each step is timed for this long, and this often, at least
-_HEAD = ("layer", "class", "PyG ms", "here ms", "faster", "PyG MiB", "here MiB", "")
+_HEAD = ("layer", "class", "PyG ms", "our ms", "faster", "PyG MiB", "our MiB", "")
 _CAPTION = """\
-ms: median time of a forward and backward pass of the layer alone, forward if gradients are disabled
-MiB: the most memory that PyTorch allocates at once in it, on the GPU if inputs are there"""
+ms: median time of a forward and backward pass of the layer alone (forward alone without gradients)
+MiB: peak memory that PyTorch allocates during the pass (GPU memory if the inputs are on a GPU)"""
 
 
 class LayerCost(NamedTuple):
@@ -41,7 +41,8 @@ def costs_of(model: nn.Module, names: Sequence[str], inputs: Any) -> dict[str, t
 
     A layer runs alone, on what the model gave it in its second call. Random states stay.
     """
-    args = inputs if isinstance(inputs, tuple) else () if isinstance(inputs, Mapping) else (inputs,)
+    given = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+    args = () if isinstance(inputs, Mapping) else given
     kwargs = inputs if isinstance(inputs, Mapping) else {}
     calls: dict[str, list[Any]] = {"": [(args, kwargs)]}
     layers = dict(model.named_modules())

@@ -125,9 +125,8 @@ class Acceleration:
 
 
 def _on_new_edges(kind: Any) -> str:
-    few, size = getattr(kind, "pays_from", (0, 0))  # GPSConv is no layer of messages
-    more = f" or {size:,} / channels" if size else ""
-    return f"on fewer than {few:,}{more} edges the first call runs PyG's code" if few else ""
+    few = getattr(kind, "pays_from", (0,))[0]  # GPSConv is no layer of messages
+    return f"(below {few:,} edges, the first call on a graph uses PyG's code)" if few else ""
 
 
 def accelerate(
@@ -181,8 +180,8 @@ def accelerate(
         >>> report = accelerate(model)
         >>> print(report)
         layers: 2 swapped, 0 kept
-        swapped  convs.0  GATConv  on fewer than 4,000 edges the first call runs PyG's code
-        swapped  convs.1  GATConv  on fewer than 4,000 edges the first call runs PyG's code
+        swapped  convs.0  GATConv  (below 4,000 edges, the first call on a graph uses PyG's code)
+        swapped  convs.1  GATConv  (below 4,000 edges, the first call on a graph uses PyG's code)
         >>> torch.testing.assert_close(model(x, edge_index), before)
         >>> report.undo()
     """

@@ -24,7 +24,7 @@ CLAIMS = {
     r"correlation (\S+), PNA": "infection; infection MCC; network=SPD transformer; nodes=30000",
     r"PNA with (\S+), GAT": "infection; infection MCC; network=PNA; nodes=30000",
     r"GAT with (\S+)\.\s": "infection; infection MCC; network=GAT; nodes=30000",
-    r"DeiT-S trains (\S+) times as fast": (
+    r"DeiT-S trains up to (\S+) times as fast": (
         "cpu-vision; training step, DeiT-S, Merge(13) inside each block over DeiT-S; batch=32; "
         "median"
     ),

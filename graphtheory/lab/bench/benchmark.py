@@ -57,7 +57,11 @@ def bench_task(
         name = name or Path(data).stem
         data = read_graph_file(data)
     if isinstance(data, str):
-        named, info = named_task(data, split, root), describe(data, root)
+        try:
+            info = describe(data, root)
+        except ValueError as error:
+            raise ValueError(f"data{str(error).removeprefix('name')}, or a file .pt") from None
+        named = named_task(data, split, root)
         _fits(kind, GRAPH if info.task == GRAPH else NODE, data)
         if kind in KINDS and kind != info.kind:
             raise ValueError(f"kind: got {kind!r}, expected {info.kind!r}, that of {data}")

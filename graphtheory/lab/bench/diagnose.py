@@ -21,7 +21,7 @@ from graphtheory.lab.datasets.graphs import Data
 
 Progress = Callable[[str, int, int], None]
 MOMENTS = ("uncentered", "covariance")
-ONE_WAY = "edges of one direction, read both ways"
+ONE_WAY = "one-way edges, read both ways"
 UNDETERMINED = "classes without unique directions"
 
 
@@ -64,9 +64,11 @@ class Diagnosis:
         x, y, published = self._graph()
         graph, of = both_ways(published), {"dataset": self.name}
         edges, classes = graph.edge_index(), int(y.max()) + 1
-        sizes = {"nodes": len(y), "edges": int((edges[0] < edges[1]).sum()), "classes": classes}
-        back = graph.num_edges - len(published.edge_index().unique(dim=1).t())
-        sizes |= {ONE_WAY: back} if back and not self.directed else {}
+        stored = published.edge_index().unique(dim=1).size(1)
+        pairs = stored if self.directed else int((edges[0] < edges[1]).sum())
+        sizes = {"nodes": len(y), "edges": pairs, "classes": classes}
+        back = 0 if self.directed else graph.num_edges - stored
+        sizes |= {ONE_WAY: back} if back else {}
         sizes |= {} if x is None else {"features": x.size(1)}
         rows = [Row.of(name, size, "1", **of) for name, size in sizes.items()]
         for c, size in enumerate(torch.bincount(y[y >= 0]).tolist(), 1):

@@ -26,7 +26,7 @@ from graphtheory.lab.datasets.graphs import Data, masks_of
 from graphtheory.lab.datasets.node_readers import as_sparse_rows
 from graphtheory.lab.metrics import mass_by_distance
 from graphtheory.lab.train import FullGraph, Source, Task
-from graphtheory.lab.train.nodes import MASKS, check_masks
+from graphtheory.lab.train.nodes import MASKS, NodeTask, check_masks
 from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.nn import attention_maps
 
@@ -84,6 +84,8 @@ class NodeBenchTask(BenchTask):
         return dict(describe(self.name).counts).get("edges", 0)
 
     def check_buildable(self, config: NodeRunConfig) -> None:
+        if config.model in self.own_models:
+            return
         with torch.random.fork_rng(devices=[]):
             zoo.build(config.model, config.network, num_features=1, num_classes=2)
         zoo.pattern_of(config.model, config.network)
@@ -103,7 +105,7 @@ class NodeBenchTask(BenchTask):
 
     def prepare(self, config: NodeRunConfig, seed: int) -> tuple[Task, Source]:
         own = self.own_models.get(config.model)
-        inputs = {"row_scale": config.row_scale} if own else config.inputs
+        inputs = {"row_scale": False} if own else config.inputs
         return task_of(config, self.data(seed, **inputs), seed, own.network if own else None)
 
     def attention_mass(self, result: RunResult) -> list[dict[str, float | int]]:
@@ -123,11 +125,21 @@ class OwnNodes(NodeBenchTask):
 
     def __init__(self, data: Data, name: str = "graph", metric: str = "accuracy") -> None:
         for unread in ("edge_weight", "edge_attr"):
-            if data.get(unread) is not None:
-                why = "only your own network reads it, none of ours for nodes"
-                warnings.warn(f"data.{unread}: {why}", stacklevel=2)
+            if (values := data.get(unread)) is None:
+                continue
+            if len(values) != data.num_edges:
+                got = f"got {len(values)} rows, expected {data.num_edges}, one for each edge"
+                raise ValueError(f"data.{unread}: {got}")
+            said = (
+                f"data.{unread}: the models for nodes here ignore it; your own network can read it"
+            )
+            warnings.warn(said, stacklevel=2)
         y, given = _checked_labels(data), _has_masks(data)
         super().__init__(name, _GIVEN if given else _RANDOM)
+        classes, fitting = int(y.max()) + 1, NodeTask.metrics["multiclass"]
+        if metric not in (fitting if classes == 2 else fitting[:1]):
+            expected = " or ".join(fitting) if classes == 2 else fitting[0]
+            raise ValueError(f"metric: got {metric!r}, expected {expected} for {classes} classes")
         self.measure, self.own = measure_of(metric), data.clone()
         x = data.x.detach()  # as the networks read features: dense, or sparse by rows
         if x.layout not in (torch.strided, torch.sparse_csr):
@@ -165,7 +177,8 @@ class OwnNodes(NodeBenchTask):
         if not far or not self.sees_two_hops:
             return ""
         who = joined(far, "attends", "attend")
-        return f"{who} to two hops here, because the second hop helps a linear classifier."
+        why = "a linear classifier predicts better with features of the second hop"
+        return f"{who} to two hops here, because {why}."
 
     @property
     def num_edges(self) -> int:
@@ -180,7 +193,12 @@ def _checked_labels(data: Data) -> Tensor:
         raise ValueError(f"data.y: got {_shape(y)}, expected whole numbers [N], a class for each")
     if not isinstance(x, Tensor) or not len(x) or len(y) != len(x):
         rows = f"{len(x)} rows" if isinstance(x, Tensor) else repr(x)
-        raise ValueError(f"data.x: got {rows} beside {len(y)} labels, expected one for each")
+        how = (
+            ""
+            if isinstance(x, Tensor)
+            else "; degrees (torch_geometric.transforms.OneHotDegree) do"
+        )
+        raise ValueError(f"data.x: got {rows} beside {len(y)} labels, expected one for each{how}")
     if x.dim() != 2 or x.is_complex():
         raise ValueError(f"data.x: got {_shape(x)}, expected real numbers [N, F]")
     largest, labeled = int(y.max()), int((y >= 0).sum())

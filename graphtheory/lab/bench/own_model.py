@@ -3,6 +3,7 @@
 import hashlib
 import inspect
 import runpy
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,11 +25,12 @@ class OwnRunConfig(RunConfig):
 
     source: str = ""  # digest of the network's source
     optimizer: AdamOptions = field(default_factory=AdamOptions)
-    row_scale: bool | None = None  # of nodes
     nodes_per_batch: int | None = None  # of sets of graphs
 
 
-EDGES = ("edge_index", "edge_weight", "edge_attr")
+_SET = {"x", "edge_index", "edge_attr", "batch"}  # what a batch of graphs has
+_HIDDEN = {"x", "y", "train_mask", "val_mask", "test_mask"}  # x comes with each call
+_STORED = "stored_"  # before the names of buffers
 # Weights that are in training or were, by their ids, while they are alive.
 _given: WeakValueDictionary[int, Tensor] = WeakValueDictionary()
 
@@ -42,7 +44,7 @@ class OwnModel:
     source: str  # a run is resumed with the same one only
 
     def network(self, in_channels: int, out_channels: int, graph: Data | None = None) -> nn.Module:
-        """Build the network so that it takes the inputs of ours; edges are those of one graph."""
+        """Build the network so that it takes the inputs of ours, on one graph the rest of it."""
         found = self.build(in_channels, out_channels)
         if not isinstance(found, nn.Module):
             kind = type(found).__name__
@@ -61,7 +63,7 @@ class OwnModel:
     def config(self, like: Any) -> OwnRunConfig:
         """How it learns: as one of ours does."""
         source = hashlib.sha256(self.source.encode()).hexdigest()[:16]
-        same = ("optimizer", "row_scale", "nodes_per_batch")
+        same = ("optimizer", "nodes_per_batch")
         how = {name: getattr(like, name) for name in same if hasattr(like, name)}
         return OwnRunConfig(self.name, source, **how)
 
@@ -69,7 +71,7 @@ class OwnModel:
 class Adapted(nn.Module):
     """A network of PyG's form that takes (x, neighborhood) of one graph, or a batch of graphs.
 
-    Of one graph it gets the edges as they are stored, with `edge_weight` and `edge_attr`.
+    Of one graph it gets the tensors as they are stored, but for labels and masks.
     """
 
     def __init__(self, network: nn.Module, name: str, graph: Data | None = None) -> None:
@@ -79,22 +81,24 @@ class Adapted(nn.Module):
         fixed = [p for p in given if p.kind == p.POSITIONAL_OR_KEYWORD]
         self.names = [p.name for p in fixed] or ["x", "edge_index", "batch"]  # PyG's Sequential
         needed = {p.name for p in fixed if p.default is p.empty}
-        known = needed <= {"x", *EDGES, "batch"}
-        self.takes_data = len(needed) == 1 and not known
-        if not (self.takes_data or known):
+        stored = {} if graph is None else {k: v for k, v in graph if k not in _HIDDEN}
+        self.stored = [key for key, value in stored.items() if isinstance(value, Tensor)]
+        known = _SET if graph is None else {"x", *self.stored}
+        self.takes_data = len(needed) == 1 and not needed <= {"x", "edge_index"}
+        if not (self.takes_data or needed <= known):
+            lacking = f", and the data has no {', '.join(sorted(needed - known))}" if graph else ""
             raise ValueError(
-                f"model {name}: got forward({', '.join(self.names)}), expected forward(x, "
+                f"model {name}: got forward({', '.join(self.names)}){lacking}, expected forward(x, "
                 "edge_index) by these names, of sets of graphs with batch, or forward(data)"
             )
-        for key in EDGES:
-            edges = None if graph is None else graph.get(key)
-            self.register_buffer(key, edges, persistent=False)
+        for key in self.stored:
+            self.register_buffer(_STORED + key, stored[key], persistent=False)
 
     def forward(self, first: Any, neighborhood: Neighborhood | None = None) -> Tensor:
         data = first
         if neighborhood is not None:
             x = first.to_dense() if first.layout == torch.sparse_csr else first
-            data = Data(x=x, **{key: getattr(self, key) for key in EDGES})
+            data = Data(x=x, **{key: getattr(self, _STORED + key) for key in self.stored})
         if self.takes_data:
             return self.network(data)
         there = (name for name in self.names if name in data and data[name] is not None)
@@ -127,9 +131,15 @@ def _own(model: Any) -> OwnModel:
         path, _, name = model.rpartition(":")
         if not Path(path).is_file():
             raise FileNotFoundError(f"models: there is no file {path}, expected FILE.py:NAME")
-        module = runpy.run_path(path)
+        if (folder := str(Path(path).parent.resolve())) not in sys.path:
+            sys.path.insert(0, folder)  # as Python does for a script
+        try:
+            module = runpy.run_path(path)
+        except Exception as error:
+            raise ValueError(f"models: {path} raises {type(error).__name__}: {error}") from error
         if not callable(build := module.get(name)):
-            there = ", ".join(n for n, v in module.items() if inspect.isclass(v)) or "no class"
+            own = (n for n, v in module.items() if getattr(v, "__module__", "") == "<run_path>")
+            there = ", ".join(own) or "no class or function"
             raise ValueError(f"models: {path} has no {name}; expected one of {there}")
         return OwnModel(name, build, Path(path).read_text(encoding="utf-8"))
     if isinstance(model, nn.Module) or not callable(model):

@@ -296,13 +296,13 @@ _ROUNDING = 1e-9  # of differences that are all alike
 
 
 def reading(found: Difference) -> str:
-    """Whether Student's 95 % interval leaves 0 out; "no" of few seeds that differ all alike."""
+    """Whether Student's 95 % interval leaves 0 out; of few seeds that differ all alike nothing."""
     if math.isnan(found.standard_error):
         return "one seed"
-    if found.standard_error <= _ROUNDING * abs(found.difference) and found.seeds < 5:
-        return "no"
     if abs(found.difference) <= found.half_width:
-        return "no"
+        return "not clear"
+    if found.standard_error <= _ROUNDING * abs(found.difference) and found.seeds < 5:
+        return "few seeds"
     return "ahead" if found.difference > 0 else "behind"
 
 

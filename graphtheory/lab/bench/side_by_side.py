@@ -104,6 +104,8 @@ def bench(
     check_at_least(1, **counts)
     if isinstance(models, str):
         raise TypeError(f"models: got {models!r}, expected a list of names, such as [{models!r}]")
+    if options is not None and not isinstance(options, Mapping):
+        raise TypeError(f"options: got {options!r}, expected a dict such as {{'lr': 0.01}}")
     if budget == 1:
         raise ValueError("budget: got 1, expected 0 or 2 and more: the first are the defaults")
     if budget and options:

@@ -138,7 +138,10 @@ class BenchTask(ABC):
         own = {name: model for name, model in every.items() if model is not None}
         for name in every:
             if name not in own:
-                self.known_model(name)
+                try:
+                    self.known_model(name)
+                except ValueError as error:
+                    raise ValueError(f"models{str(error).removeprefix('model')}") from None
             elif name in self.models:
                 raise ValueError(f"models: {name!r} is one of ours, give your own another name")
             elif self.has_folders:

@@ -31,7 +31,7 @@ class Doctor(Command):
             extra = marker.partition("==")[2].strip(" \"'")
             if extra and extra not in ("all", "lab", "test", "docs", "dev"):
                 extras.setdefault(extra, {})[package] = installed(package)
-        threads = {"threads": str(torch.get_num_threads()), "those that wait": str(rest)}
+        threads = {"threads": str(torch.get_num_threads()), "idle threads": str(rest)}
         found = {"device": here.device, "versions": here.versions, "backends": backends}
         screen.result(found | {"threads": threads, "optional": extras})
         screen.table(pairs("Installed", [("device", here.device), *here.versions.items()]))

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
+from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -52,6 +53,8 @@ def shuffled(positions: Tensor, *seeds: int) -> Tensor:
 def check_each(expected: str, holds: Callable[[float], bool], **values: float | None) -> None:
     """Refuse an argument for which a condition does not hold; None is none."""
     for name, value in values.items():
+        if value is not None and not isinstance(value, Real):
+            raise TypeError(f"{name}: got {value!r}, expected a number, {expected}")
         if value is not None and not holds(value):
             raise ValueError(f"{name}: got {value}, expected {expected}")
 

@@ -16,6 +16,7 @@ from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch.accelerators import AcceleratorRegistry as Accelerators
 from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.loggers import Logger
+from lightning.pytorch.strategies import StrategyRegistry
 from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
 from rich.console import Console
 from torch.utils.data import DataLoader
@@ -35,6 +36,11 @@ from graphtheory.lab.train.watch import (
 
 _PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
 _LOG_EVERY = 50  # steps, Lightning's own number
+
+
+def _strategies() -> list[str]:
+    """The names of strategies that Lightning knows."""
+    return ["auto", *StrategyRegistry.available_strategies()]
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,7 @@ class TrainerOptions:
         loggers: Loggers of `lightning.pytorch`, which get them after every epoch.
 
     Raises:
-        ValueError: A number or a precision that is not listed above, or a device that is not here.
+        ValueError: A number, precision or strategy that is not known, or a device that is not here.
         TypeError: A callback or logger that is none of `lightning.pytorch`.
 
     Example:
@@ -82,6 +88,9 @@ class TrainerOptions:
         here = [n for n in Accelerators if Accelerators[n]["accelerator"].is_available()]
         if self.device is not None and self.device.partition(":")[0] not in here:
             raise ValueError(f"device: got {self.device!r}, expected one of {', '.join(here)}")
+        if isinstance(self.strategy, str) and self.strategy not in (known := _strategies()):
+            expected = f"expected one of {', '.join(known)}"
+            raise ValueError(f"strategy: got {self.strategy!r}, {expected}")
         for name, given, kind in (
             ("callbacks", self.callbacks, Callback), ("loggers", self.loggers, Logger)
         ):  # fmt: skip
@@ -227,7 +236,10 @@ def fit(
     if resume and out_dir is None:
         raise ValueError("resume: got True with out_dir=None, expected the folder of a run")
     if not isinstance(task, Task):
-        raise TypeError(f"task: got {task!r}, expected one such as NodeTask(model, num_classes=2)")
+        got = f"{task!r:.60}" if isinstance(task, str | int) else f"a {type(task).__name__}"
+        raise TypeError(f"task: got {got}, expected one such as NodeTask(model, num_classes=2)")
+    if not isinstance(trainer, TrainerOptions):
+        raise TypeError(f"trainer: got {trainer!r}, expected TrainerOptions(...)")
     data = task.source(datamodule)
     if task.num_classes is not None:
         data.check_classes(task.num_classes)

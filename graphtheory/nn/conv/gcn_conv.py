@@ -268,13 +268,21 @@ class _AtNewEdges(Direct, pyg.GCNConv):
 
 
 def _with_loops(adj: Adjacency, weight: Tensor, fill: float) -> Tensor:
-    """Weights of the given edges, then of the appended self-loops: the given weight or `fill`."""
+    """Weights of the given edges, then of the appended self-loops: the last given one or `fill`."""
     if adj.edges is None:
         return weight
     src, dst = adj.edges[:, : adj.num_given]
-    slot = torch.where(src == dst, src, adj.loops)
-    loops = weight.new_full((adj.loops + 1,), fill).index_put((slot,), weight)
-    return torch.cat([torch.where(src == dst, 0, weight), loops[: adj.loops]])
+
+    def last_loops() -> Tensor:
+        """Of each node the place of its last self-loop, or one behind the edges."""
+        at = torch.arange(src.size(0), device=src.device)
+        node = torch.where(src == dst, src, adj.loops)
+        last = at.new_full((adj.loops + 1,), -1).scatter_reduce(0, node, at, "amax")[: adj.loops]
+        return torch.where(last < 0, src.size(0), last)
+
+    given = torch.cat([weight, weight.new_full((1,), fill)])
+    loops = given.index_select(0, adj.cached("last loops", last_loops))
+    return torch.cat([torch.where(src == dst, 0, weight), loops])
 
 
 def _sums(weight: Tensor, nb: Neighborhood) -> Tensor:

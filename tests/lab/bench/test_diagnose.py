@@ -121,7 +121,8 @@ def test_a_graph_tells_which_distance_decides_its_labels(hops: int, begins: str,
         assert task.config(model)[0].network.neighbors == far
         axes = task.axes(task.default(model)[0])
         assert far in axes["neighbors"] if model != "gcn" else "neighbors" not in axes
-    said = "gt attends to two hops here, because the second hop helps a linear classifier."
+    said = "gt attends to two hops here, because a linear classifier predicts better with features "
+    said += "of the second hop."
     assert task.remark(("gt", "gcn")) == (said if hops > 1 else "")
     epochs = 60 if hops == 2 else 5  # the same run is the same after any number
     short: dict[str, Any] = {"seeds": 2, "epochs": epochs, "progress": False}
@@ -136,7 +137,7 @@ def test_classifier_and_margins_read_the_same_edges() -> None:
     data = decided_at(2)
     sources, targets = data.edge_index
     data.edge_index = data.edge_index[:, sources < targets]
-    way = "edges of one direction, read both ways"
+    way = "one-way edges, read both ways"
     both, directed = (
         [*one.run(), *one.hops()]
         for one in (Diagnosis(own=OwnNodes(data), directed=d) for d in (False, True))

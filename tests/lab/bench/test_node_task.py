@@ -66,9 +66,18 @@ def test_classes_of_every_kind_are_read_as_int64(form: Callable[[Tensor], Tensor
 def test_attributes_of_edges_are_not_ignored_in_silence(name: str) -> None:
     data = graph()
     data[name] = torch.ones(30)
-    with pytest.warns(UserWarning, match=rf"data\.{name}: only your own network reads it"):
+    with pytest.warns(UserWarning, match=rf"data\.{name}: the models for nodes here ignore it"):
         found = OwnNodes(data)
     assert found.name == "graph"
+    data[name] = torch.ones(29)
+    with pytest.raises(ValueError, match=rf"data\.{name}: got 29 rows, expected 30"):
+        OwnNodes(data)
+
+
+@pytest.mark.parametrize("metric", ["f1", "rmse", "words"])
+def test_a_metric_that_nodes_do_not_have_is_refused(metric: str) -> None:
+    with pytest.raises(ValueError, match=f"metric: got '{metric}', expected accuracy or rocauc"):
+        OwnNodes(graph(), metric=metric)
 
 
 def test_a_column_that_drowns_the_others_is_named() -> None:

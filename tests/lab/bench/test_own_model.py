@@ -107,7 +107,7 @@ def test_a_network_of_every_form_is_trained_as_fit_trains_it() -> None:
     task = bench_task(ring())
     config, epochs, patience = found.benchmark.config("mine")
     assert (epochs, patience) == found.benchmark.config("gcn")[1:]
-    data = task.data(0, row_scale=config.row_scale)
+    data = task.data(0, row_scale=False)
     torch.manual_seed(0)
     network = Net(30, 2)
 
@@ -136,8 +136,36 @@ def test_edges_come_as_they_are_stored_with_their_weights() -> None:
         assert torch.equal(Weighted.seen.edge_weight, data.edge_weight)
         assert found.runs[0].history[-1]["val_loss"] == found.runs[1].history[-1]["val_loss"]
     del data.edge_weight
-    with pytest.raises(ValueError, match=r"model Weighted: TypeError: .*edge_weight"):
+    with pytest.raises(ValueError, match=r"model Weighted: got .* the data has no edge_weight"):
         graphtheory.bench(data, [Weighted], **SHORT)
+
+
+class Placed(Net):
+    """Reads every tensor of the graph, and is told of no label and no mask."""
+
+    seen: Data
+
+    def forward(self, batch: Data) -> Tensor:
+        Placed.seen = batch
+        return super().forward(batch.x + batch.pos.sum(), batch.edge_index)
+
+
+def test_tensors_come_as_they_are_stored_but_for_labels_and_masks() -> None:
+    data = ring()
+    data.x, data.pos = 7 * torch.rand(30, 30), torch.rand(30, 3)  # rows that a search would scale
+    data.train_mask, data.val_mask = torch.arange(30) % 3 == 0, torch.arange(30) % 3 == 1
+    data.test_mask = ~(data.train_mask | data.val_mask)
+    found = graphtheory.bench(data, {"gcn": "gcn", "placed": Placed}, **SHORT)
+    assert sorted(Placed.seen.keys()) == ["edge_index", "pos", "x"]
+    assert torch.equal(Placed.seen.x, data.x) and torch.equal(Placed.seen.pos, data.pos)
+    assert len(found.runs) == 2
+
+
+def test_options_by_hand_reach_its_optimizer_and_leave_the_rest() -> None:
+    options = {"lr": 0.02, "undirected": True}
+    found = graphtheory.bench(ring(), {"mine": Net, "gcn": "gcn"}, options=options, **SHORT)
+    assert found.benchmark.config("mine")[0].optimizer.lr == 0.02
+    assert "Set by hand: lr=0.02, undirected=true (mine ignores undirected)." in str(found)
 
 
 def test_sets_of_graphs_take_them_too() -> None:
@@ -178,10 +206,12 @@ def test_a_search_has_the_same_budget_and_its_log_tells_networks_apart(tmp_path:
     ({"m": lambda i, o: Still(i, o)}, "model m: got no trainable weights, expected one or more"),
     ({"m": lambda i, o: Undefined(i, o)}, "model m: its loss is nan before it is trained"),
     ({"m": lambda: Net(3, 2)}, "model m: TypeError: "),
+    ({"m": Weighted}, "got forward(x, edge_index, edge_weight), and the data has no edge_weight"),
+    (["gtt"], "models: got 'gtt', expected one of gt, gt-plain"),
     ([lambda i, o: 3], "model <lambda>: got int, expected a torch.nn.Module"),
     ({"m": lambda i, o: Net(i, o + 1)}, "model m: outputs of shape (30, 3), expected (30, 2)"),
     ({"m": lambda i, o: Net(i + 1, o)}, "model m: RuntimeError: mat1 and mat2 shapes"),
-    ({"m": lambda i, o: nn.Bilinear(i, i, o)}, "model m: got forward(input1, input2), expect"),
+    ({"m": lambda i, o: nn.Bilinear(i, i, o)}, "model m: got forward(input1, input2), and"),
     ({"m": Net(3, 2)}, "models: got Net, expected a name, FILE.py:NAME or a function"),
     ({"gt": Net}, "models: 'gt' is one of ours, give your own another name"),
     ({"mine": "gt"}, "models: got 'mine' for gt, expected names that differ"),
@@ -211,7 +241,17 @@ def test_a_file_of_data_and_one_of_a_network_in_python_and_on_the_command_line(
     page = Path("o/report.html").read_text(encoding="utf-8")
     assert "MyNet" in page and "lr=" in page
     assert main([*words, "--models", "mine.py:YourNet"]) == 2
-    told = "--models: mine.py has no YourNet; expected one of GCNConv, MyNet"
+    told = "--models: mine.py has no YourNet; expected one of MyNet"
     assert told in capsys.readouterr().err
+    Path("project").mkdir()
+    Path("project/layers.py").write_text(Path("mine.py").read_text())
+    Path("project/net.py").write_text(
+        "from layers import MyNet\ndef build(i, o): return MyNet(i, o)"
+    )
+    found = graphtheory.bench("mine.pt", ["project/net.py:build"], **SHORT)
+    assert [run.model for run in found.runs] == ["build"]
+    Path("project/broken.py").write_text("import a_package_that_is_not_there")
+    with pytest.raises(ValueError, match=r"models: project/broken\.py raises ModuleNotFoundError"):
+        graphtheory.bench("mine.pt", ["project/broken.py:build"])
     with pytest.raises(FileNotFoundError, match=r"data: there is no file other\.pt"):
         graphtheory.bench("other.pt")

@@ -38,6 +38,30 @@ def test_a_graph_without_nodes_gives_no_rows(options) -> None:
     assert torch.equal(out, torch.zeros(3, 4))
 
 
+FLOWS = ["source_to_target", "target_to_source"]
+
+
+@pytest.mark.parametrize("flow", FLOWS)
+def test_of_several_self_loops_of_a_node_the_last_weight_counts(flow: str) -> None:
+    torch.manual_seed(0)
+    edges, weight, x = torch.randint(100, (2, 5000)), torch.rand(5000), torch.randn(100, 16)
+    ours, theirs = GCNConv(16, 8, flow=flow), pyg.GCNConv(16, 8, flow=flow)
+    ours.load_state_dict(theirs.state_dict())
+    found = [ours(x, edges, weight) for _ in range(50)]
+    torch.testing.assert_close(found[0], theirs(x, edges, weight))
+    assert all(torch.equal(one, found[0]) for one in found)
+
+
+@pytest.mark.parametrize("flow", FLOWS)
+def test_the_weight_of_an_earlier_self_loop_has_no_gradient(flow: str) -> None:
+    edges = torch.tensor([[0, 0, 1, 0, 1, 2, 0], [0, 1, 2, 0, 1, 0, 0]])
+    weight = torch.rand(7, dtype=torch.float64, requires_grad=True)
+    conv, x = GCNConv(3, 2, flow=flow).double(), torch.randn(3, 3, dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda weight: conv(x, edges, weight), weight)
+    conv(x, edges, weight).square().sum().backward()
+    assert (weight.grad == 0).tolist() == [True, False, False, True, False, False, False]
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @settings(max_examples=12)

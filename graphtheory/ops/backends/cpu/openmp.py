@@ -101,7 +101,7 @@ class Rest:
             return f"as {' or '.join(_CHOSEN)} of the environment says"
         if self._region is None:
             return "as torch's OpenMP library does; OMP_WAIT_POLICY=passive helps on a busy machine"
-        return "some milliseconds awake, on a busy machine asleep"
+        return "spin for a few milliseconds, then sleep; on a busy machine sleep at once"
 
     def look(self) -> None:
         """Begin or end the rest by how often the system took a core since the last look."""
