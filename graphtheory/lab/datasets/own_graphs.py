@@ -113,6 +113,7 @@ def read_graph_file(path: str | PathLike[str]) -> Data | list[Data]:
     if wrong is None and graphs:
         return found if isinstance(found, Data) else graphs
     what = type(found).__name__ + (f" with {_shown(graphs[wrong])} at {wrong}" if wrong else "")
+    what = what if graphs else "an empty list"
     raise ValueError(f"data: {file} holds {what}, {wanted}")
 
 

@@ -1,7 +1,7 @@
 """The report of what a graph offers before training."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from graphtheory.lab import plot
@@ -138,7 +138,7 @@ def tables(rows: Sequence[Row], printed: Printed | None = None) -> list[Table]:
     """The tables that the rows have something for, and the printed numbers."""
     sizes = [r for r in rows if r.parameters.keys() == {"dataset"}]
     named = ((r.name.replace("_", " "), f"{r.value:,.6g}") for r in sizes)
-    out = [pairs("Graph", named)]
+    out = [replace(pairs("Graph", named), note=CAPTIONS["class sizes"])]
     if any(row.name == ACCURACY for row in rows):
         out.append(_hop_table(rows))
     if any(row.name == "discriminative share" for row in rows):

@@ -209,7 +209,7 @@ HELD: dict[str, tuple[object, str]] = {  # what torch.save stored -> what is sai
     "array": (np.ones(2), r"holds numpy.*; take it out, or make a tensor"),
     "dictionary": ({"x": torch.ones(2)}, r"file.pt holds dict, expected a PyG Data or a list"),
     "tensor": (torch.ones(2), "holds Tensor, expected a PyG Data or a list of Data, stored by"),
-    "no graph": ([], "holds list, expected a PyG Data or a list of Data"),
+    "no graph": ([], "holds an empty list, expected a PyG Data or a list of Data"),
     "mixture": ([RIGHT, 3], "holds list with int at 1, expected a PyG Data or a list of Data"),
     "collated": ((RIGHT, {"x": torch.ones(2)}), "holds tuple with dict at 1, expected a PyG Data"),
 }  # fmt: skip
