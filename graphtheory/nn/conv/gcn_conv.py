@@ -268,21 +268,30 @@ class _AtNewEdges(Direct, pyg.GCNConv):
 
 
 def _with_loops(adj: Adjacency, weight: Tensor, fill: float) -> Tensor:
-    """Weights of the given edges, then of the appended self-loops: the last given one or `fill`."""
+    """Weights of the given edges, then of the appended self-loops: the last given one or `fill`.
+
+    As in PyG every given self-loop of a node has the gradient of the one that counts.
+    """
     if adj.edges is None:
         return weight
     src, dst = adj.edges[:, : adj.num_given]
 
-    def last_loops() -> Tensor:
-        """Of each node the place of its last self-loop, or one behind the edges."""
-        at = torch.arange(src.size(0), device=src.device)
-        node = torch.where(src == dst, src, adj.loops)
+    def ends() -> tuple[Tensor, Tensor]:
+        """Of each edge the node whose self-loop it is; of each node the place of its last one."""
+        at, node = (
+            torch.arange(src.size(0), device=src.device),
+            torch.where(src == dst, src, adj.loops),
+        )
         last = at.new_full((adj.loops + 1,), -1).scatter_reduce(0, node, at, "amax")[: adj.loops]
-        return torch.where(last < 0, src.size(0), last)
+        return node, torch.where(last < 0, src.size(0), last)  # one behind the edges for none
 
-    given = torch.cat([weight, weight.new_full((1,), fill)])
-    loops = given.index_select(0, adj.cached("last loops", last_loops))
-    return torch.cat([torch.where(src == dst, 0, weight), loops])
+    node, last = adj.cached("last loops", ends)
+    others = torch.where(src == dst, 0, weight)
+    loops = torch.cat([weight.detach(), weight.new_full((1,), fill)]).index_select(0, last)
+    if weight.requires_grad:
+        zero = (weight - weight.detach()).nan_to_num(0)  # but with a gradient
+        loops = loops + zero.new_zeros(adj.loops + 1).index_add(0, node, zero)[: adj.loops]
+    return torch.cat([others, loops])
 
 
 def _sums(weight: Tensor, nb: Neighborhood) -> Tensor:

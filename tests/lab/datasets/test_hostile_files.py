@@ -316,7 +316,7 @@ def test_weights_of_edges_that_no_network_reads_are_told_once():
     graphs = [own(edge_weight=torch.ones(2)) for _ in range(20)]
     for at, graph in enumerate(graphs):
         graph.y = torch.tensor([at % 2])
-    told = "^mine: edge_weight is left out, only edge_attr"
+    told = "^mine: edge_weight is left out; store it as edge_attr"
     with pytest.warns(UserWarning, match=told) as caught:
         graph_set(graphs, name="mine")
     assert len(caught) == 1
