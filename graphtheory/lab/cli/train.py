@@ -97,17 +97,18 @@ class Train(OnTrainer):
 
     def _prepared(self, screen: Screen, images: bool) -> _Prepared:
         """The run, after all that can be refused."""
-        with show.usage_errors(ValueError, TypeError, OSError, ImportError, model="--model"):
+        wrong = (ValueError, TypeError, OSError, ImportError)
+        with show.usage_errors(*wrong, model="--model", models="--model"):
             self.trainer()  # what is wrong with these options is said before anything is read
             bench = self.bench_task(images)
-            bench.known_model(self.model)
+            (model,) = bench.take_models([self.model])
             with screen.working(f"reading {bench.name}"):
-                config, epochs, patience = bench.config(self.model, self.epochs)
+                config, epochs, patience = bench.config(model, self.epochs)
             options = bench.checked_options([config], read_options(self.set))
             config = with_options(config, options)
             with screen.working(f"reading {bench.name}"):
                 task, data = bench.prepare(config, self.seed)
-        name = f"{bench.name}-{self.model}-{bench.split}-{self.seed}"
+        name = f"{bench.name}-{model}-{bench.split}-{self.seed}"
         out = self.out or Path(f"runs/train-{name}")
         show.refuse_earlier(screen, out, self.resume)
         file = self.predict
@@ -115,7 +116,8 @@ class Train(OnTrainer):
         if not there or (file and file.is_dir()):  # said before the training, not after it
             raise RefusedError(f"--predict: {file}, expected a file in a folder that is there")
         by_hand = describe_options(options, [config])
-        return _Prepared(bench, config, epochs, self.patience or patience, by_hand, task, data, out)
+        length = epochs, self.patience or patience
+        return _Prepared(bench, model, config, *length, by_hand, task, data, out)
 
     @contextmanager
     def _training(
@@ -174,13 +176,15 @@ class Train(OnTrainer):
 
         bench, task = run.bench, run.task
         if self.explorer:
-            _refuse_explorer(self.model, task, bench.num_nodes)
-        title = f"{self.model} on {bench.name}, split {bench.split}, seed {self.seed}"
+            _refuse_explorer(run.model, task, bench.num_nodes)
+        title = f"{run.model} on {bench.name}, split {bench.split}, seed {self.seed}"
         shown = report.options(run.config)
         screen.note(f"{title}: {shown}")
-        untuned, measure = not bench.is_tuned(self.model), bench.measure
+        untuned, measure = not bench.is_tuned(run.model), bench.measure
         with self._training(screen, run, UndefinedScoreError) as options:
-            if untuned:
+            if run.model in bench.own_models:
+                screen.say(f"{run.model} is your own network, which is not tuned.")
+            elif untuned:
                 screen.say(
                     f"All{' other' if run.by_hand else ''} hyperparameters are defaults, not "
                     "tuned. `graphtheory tune --keep` chooses them on validation data."
@@ -200,7 +204,7 @@ class Train(OnTrainer):
             kept[CONSTANT] = constant
             flat = f"no better than a constant prediction, {measure.format(constant)}"
             setting.append(("(!) test score", flat))
-            screen.say(f"(!) {self.model} was {flat}.")
+            screen.say(f"(!) {run.model} was {flat}.")
         kept["result"] = asdict(result) | {"parameters": parameters}
         kept["environment"] = asdict(Environment.here())
         show.write_json(run.out / "result.json", kept)
@@ -217,6 +221,7 @@ class Train(OnTrainer):
 @dataclass(frozen=True)
 class _Prepared:
     bench: Any  # BenchTask
+    model: str
     config: Any
     epochs: int
     patience: int

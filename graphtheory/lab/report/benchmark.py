@@ -109,7 +109,7 @@ def options(config: RunConfig) -> str:
         if (value != plain[group][name] or name in _ALWAYS) and not ignores(config, name, value)
     ]
     pairs += [(name, True) for name in ("degree", "undirected") if chosen.get(name)]
-    pairs += [(n, chosen[n]) for n in ("row_scale", "nodes_per_batch") if n in chosen]
+    pairs += [(n, chosen[n]) for n in ("row_scale", "nodes_per_batch") if chosen.get(n) is not None]
     return ", ".join(f"{name}={value}" for name, value in pairs)
 
 

@@ -1,5 +1,6 @@
 """The user's own networks in rows beside ours: what they may look like, and what is refused."""
 
+import json
 import math
 import re
 from collections.abc import Callable
@@ -45,6 +46,13 @@ class Pooled(Net):
 class PooledData(Net):
     def forward(self, data: Data) -> Tensor:
         return global_add_pool(super().forward(data.x, data.edge_index), data.batch)
+
+
+def bench_task_of(file: str, model: str) -> Any:
+    """The network and its data as `bench` and `train` make them, of seed 0."""
+    task = bench_task(file)
+    (name,) = task.take_models([model])
+    return task.prepare(task.config(name)[0], 0)
 
 
 def graphs(count: int = 30) -> list[Data]:
@@ -240,6 +248,14 @@ def test_a_file_of_data_and_one_of_a_network_in_python_and_on_the_command_line(
     assert "MyNet is your own network, trained by the same loop but not" in capsys.readouterr().out
     page = Path("o/report.html").read_text(encoding="utf-8")
     assert "MyNet" in page and "lr=" in page
+    own = ["train", "--data", "mine.pt", "--model", "mine.py:MyNet", "--out", "t", "--epochs"]
+    assert main([*own, "2", "--predict", "p.csv"]) == 0
+    assert "MyNet is your own network, which is not tuned." in capsys.readouterr().out
+    assert len(Path("p.csv").read_text().splitlines()) == 31
+    assert main([*own, "3", "--resume"]) == 0
+    alone = fit(*bench_task_of("mine.pt", "mine.py:MyNet"), epochs=3, progress=False)
+    kept = json.loads(Path("t/result.json").read_text())["result"]
+    assert [row["val_loss"] for row in kept["history"]] == [e["val_loss"] for e in alone.history]
     assert main([*words, "--models", "mine.py:YourNet"]) == 2
     told = "--models: mine.py has no YourNet; expected one of MyNet"
     assert told in capsys.readouterr().err
