@@ -16,7 +16,7 @@ from torch import Tensor
 
 from graphtheory.ops.recorded import Tensors, kinds, thread
 
-Function = Callable[[Tensors], Tensors]
+Function = Callable[[Tensors], Any]
 
 
 class Launcher(NamedTuple):
@@ -56,6 +56,10 @@ class Recorder:
         self.constants: list[Any] = []
         self.steps: list[tuple[Any, list[int], Any]] = []  # what runs, places of its arguments
         self.void = False
+
+    def forget(self) -> None:
+        """Let go of the tensors of the call."""
+        self._held, self._places = [], {}
 
     def keep(self, *fixed: Tensor | None) -> None:
         """Note more tensors that are the same in every call."""
@@ -118,13 +122,26 @@ class Replay:
     """The steps of a record, for tensors of the same kind, as one function of Python."""
 
     def __init__(self, note: Recorder, given: Tensors, found: Tensors) -> None:
-        results = [None if t is None else note.place(t) for t in found]
-        self.kinds = kinds(*given)
+        self._results = [None if t is None else note.place(t) for t in found]
+        self.kinds, self._strides = kinds(*given), [t if t is None else t.stride() for t in given]
         self._launchers = [what[0] for what, *_ in note.steps if isinstance(what, tuple)]
-        self._fixed, self._call = note.fixed, None
+        least = min((k or 0 for k in self._results), default=0)
+        void = note.void or not self._launchers or least < 0
+        note.forget()
+        self._note = None if void else note  # which holds what is the same in every call
+        self._call: Function | None = None
+
+    def __call__(self, tensors: Tensors) -> Tensors | None:
+        """What `work` would return; None where it has to run itself."""
+        if self._call is None:
+            if self._note is None:
+                return None
+            self._call = self._written(self._note)  # now: many records are never used
+        return self._call(tensors)
+
+    def _written(self, note: Recorder) -> Function:
+        """The function, which returns None where `work` has to run itself."""
         some = [k for k, kind in enumerate(self.kinds) if kind is not None]
-        if note.void or not self._launchers or min((k or 0 for k in results), default=0) < 0:
-            return
         device = self.kinds[some[0]][2]
         names: dict[str, Any] = {
             "current": torch._C._cuda_getDevice, "on": torch.cuda.device_of,
@@ -134,15 +151,15 @@ class Replay:
         differs = [f"t{k} is not None" for k, kind in enumerate(self.kinds) if kind is None]
         for k in some:
             shape, names[f"type{k}"], at = self.kinds[k]
-            strides = given[k].stride()  # type: ignore[union-attr]
             differs.append(
                 f"t{k} is None or t{k}.shape != {(*shape,)} or t{k}.dtype is not type{k} or "
-                f"t{k}.get_device() != {at} or t{k}.stride() != {strides}"
+                f"t{k}.get_device() != {at} or t{k}.stride() != {self._strides[k]}"
             )
-        args = ", ".join([f"t{k}" for k in range(len(given))] + [f"p{k}" for k in some])
+        every = [f"t{k}" for k in range(len(self.kinds))]
+        args = ", ".join(every + [f"p{k}" for k in some])
         lines = [
             "def call(tensors):",
-            f" {''.join(f't{k}, ' for k in range(len(given)))}= tensors",
+            f" {', '.join(every)}, = tensors",
             f" if {' or '.join(differs)} or watched(*kernels): return None",
             *(f" p{k} = t{k}.data_ptr()" for k in some),
             f" if ({' | '.join(f'p{k}' for k in some)}) & 15: return None",
@@ -150,15 +167,12 @@ class Replay:
             f" with on(t{some[0]}): return run({args})",
             f"def run({args}):",
             f" stream = stream_of({device})",
-            *_lines(note, results, names),
-            f" return [{', '.join('None' if k is None else f't{k}' for k in results)}]",
+            *_lines(note, self._results, names),
+            f" return [{', '.join('None' if k is None else f't{k}' for k in self._results)}]",
         ]
         exec(compile("\n".join(lines), "<replay>", "exec"), names)
-        self._call = names["call"]
-
-    def __call__(self, tensors: Tensors) -> Tensors | None:
-        """What `work` would return; None where it has to run itself."""
-        return None if self._call is None else self._call(tensors)
+        found: Function = names["call"]
+        return found
 
 
 def _lines(note: Recorder, results: Sequence[int | None], names: dict[str, Any]) -> list[str]:
