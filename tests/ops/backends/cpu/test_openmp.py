@@ -92,7 +92,7 @@ def waits_until(right):
             break
     return found
 
-awake = max(waited() for _ in range(4))
+awake = waits_until(lambda found: found > 0.001)  # of some milliseconds
 rest._hold(max(rest._cores, 2))
 asleep = waits_until(lambda found: found < awake / 4)
 rest._hold(0)
