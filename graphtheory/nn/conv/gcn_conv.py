@@ -13,6 +13,7 @@ from torch_geometric.utils import is_torch_sparse_tensor
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.content import is_tracing
 from graphtheory.nn.conv import adjacency, again, on_core
 from graphtheory.nn.conv.adjacency import Adjacency
 from graphtheory.nn.conv.sparse_features import version_of
@@ -278,17 +279,15 @@ def _with_loops(adj: Adjacency, weight: Tensor, fill: float) -> Tensor:
 
     def ends() -> tuple[Tensor, Tensor]:
         """Of each edge the node whose self-loop it is; of each node the place of its last one."""
-        at, node = (
-            torch.arange(src.size(0), device=src.device),
-            torch.where(src == dst, src, adj.loops),
-        )
+        at = torch.arange(src.size(0), device=src.device)
+        node = torch.where(src == dst, src, adj.loops)
         last = at.new_full((adj.loops + 1,), -1).scatter_reduce(0, node, at, "amax")[: adj.loops]
         return node, torch.where(last < 0, src.size(0), last)  # one behind the edges for none
 
     node, last = adj.cached("last loops", ends)
     others = torch.where(src == dst, 0, weight)
     loops = torch.cat([weight.detach(), weight.new_full((1,), fill)]).index_select(0, last)
-    if weight.requires_grad:
+    if weight.requires_grad or is_tracing():  # a transform hides that a gradient is asked for
         zero = (weight - weight.detach()).nan_to_num(0)  # but with a gradient
         loops = loops + zero.new_zeros(adj.loops + 1).index_add(0, node, zero)[: adj.loops]
     return torch.cat([others, loops])

@@ -56,6 +56,13 @@ def test_of_several_self_loops_of_a_node_the_last_weight_counts(flow: str) -> No
     theirs(x, edges, twin).square().sum().backward()
     torch.testing.assert_close(learned.grad, twin.grad, rtol=1e-3, atol=1e-3)
 
+    def of_several(weight: torch.Tensor) -> torch.Tensor:  # a gradient that a batch hides
+        both = torch.func.vmap(lambda w: ours(x, edges, w).square().sum())(weight.expand(2, -1))
+        return both.sum() / 2
+
+    by_transform = torch.func.grad(of_several)(weight)
+    torch.testing.assert_close(by_transform, learned.grad, rtol=1e-3, atol=1e-3)
+
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
