@@ -296,7 +296,7 @@ _ROUNDING = 1e-9  # of differences that are all alike
 
 
 def reading(found: Difference) -> str:
-    """Whether Student's 95 % interval leaves 0 out; of few seeds that differ all alike nothing."""
+    """Say whether Student's 95 % interval leaves 0 out, or that there are too few seeds for it."""
     if math.isnan(found.standard_error):
         return "one seed"
     if abs(found.difference) <= found.half_width:

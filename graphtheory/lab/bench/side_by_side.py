@@ -96,8 +96,10 @@ def bench(
         >>> print(str(found).splitlines()[0])
         graph, split random-60-20-20
     """
-    counts = {"seeds": seeds, "epochs": epochs, "patience": patience, "threads": threads}
-    counts |= {"accumulate": accumulate}
+    counts = {
+        "seeds": seeds, "epochs": epochs, "patience": patience, "threads": threads,
+        "accumulate": accumulate,
+    }  # fmt: skip
     for name, value in counts.items():
         if value is not None and not isinstance(value, Integral):
             raise TypeError(f"{name}: got {value!r}, expected a whole number")

@@ -38,11 +38,6 @@ _PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
 _LOG_EVERY = 50  # steps, Lightning's own number
 
 
-def _strategies() -> list[str]:
-    """The names of strategies that Lightning knows."""
-    return ["auto", *StrategyRegistry.available_strategies()]
-
-
 @dataclass(frozen=True)
 class TrainerOptions:
     """Where and how precisely `fit` trains, and what looks on, by Lightning's `Trainer`.
@@ -88,7 +83,8 @@ class TrainerOptions:
         here = [n for n in Accelerators if Accelerators[n]["accelerator"].is_available()]
         if self.device is not None and self.device.partition(":")[0] not in here:
             raise ValueError(f"device: got {self.device!r}, expected one of {', '.join(here)}")
-        if isinstance(self.strategy, str) and self.strategy not in (known := _strategies()):
+        known = ["auto", *StrategyRegistry.available_strategies()]
+        if isinstance(self.strategy, str) and self.strategy not in known:
             expected = f"expected one of {', '.join(known)}"
             raise ValueError(f"strategy: got {self.strategy!r}, {expected}")
         for name, given, kind in (
