@@ -282,8 +282,9 @@ def test_registers_of_other_processors(register, dtype, monkeypatch) -> None:
     monkeypatch.setattr(rows, "REGISTER", register)
     monkeypatch.setattr(compiling, "_PREFIX", f"registers of {register}")
     monkeypatch.setattr(compiling, "kept_on_disk", lambda f, **options: njit(**options)(f))
+    functions = [njit(f.py_func) for f in OF_ROWS]
     for heads, dim in SHAPES:
-        check_rows(heads, dim, dtype, [njit(f.py_func) for f in OF_ROWS], most=1)
+        check_rows(heads, dim, dtype, functions, most=1)
 
 
 @pytest.mark.parametrize("heads", [1, 4, 6])
@@ -320,22 +321,14 @@ def test_few_entries_are_left_to_the_caller() -> None:
         assert not function(weights, 0, NONE, x, 0, 16, 0, 11, OF, x, 16, 16, 1, 16)
 
 
-@njit
 def product(x, y, n, depth, m, turned, times):
     """Entries in the order of `matrix`, all else NaN."""
-    left = matrix(depth, n, x) if turned else matrix(n, depth, x)
+    left = matrix(depth, n, x).T if turned else matrix(n, depth, x)
     right, out = matrix(depth, m, x), matrix(n, m, x)
     left[:], right[:], out[:] = np.nan, np.nan, np.nan
-    right[:depth, :m] = y
-    if turned:
-        left[:depth, :n] = x.T
-    else:
-        left[:n, :depth] = x
+    left[:n, :depth], right[:depth, :m] = x, y
     for more in range(times):
-        if turned:
-            multiply(left.T, right, out, n, depth, m, more > 0)
-        else:
-            multiply(left, right, out, n, depth, m, more > 0)
+        multiply(left, right, out, n, depth, m, more > 0)
     return out
 
 
