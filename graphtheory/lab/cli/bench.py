@@ -10,18 +10,8 @@ from graphtheory.lab import report, train
 from graphtheory.lab.bench.config import Budget, read_options
 from graphtheory.lab.bench.rows import Environment, Table, joined
 from graphtheory.lab.by_name import paper
+from graphtheory.lab.cli import options as opt
 from graphtheory.lab.cli import show
-from graphtheory.lab.cli.options import (
-    Count,
-    File,
-    Folder,
-    Length,
-    Name,
-    Names,
-    OnData,
-    OnTrainer,
-    Settings,
-)  # fmt: skip
 from graphtheory.lab.cli.show import Command, RefusedError, Screen
 from graphtheory.lab.cli.train import write_image_run
 from graphtheory.lab.datasets.catalogue import describe
@@ -39,22 +29,22 @@ NODES = "the nodes of one graph"
 
 
 @dataclass(frozen=True)
-class Bench(OnTrainer):
+class Bench(opt.OnTrainer):
     """Options of `graphtheory bench`, which trains models side by side."""
 
-    image_size: Count = None
-    recipe: Name = None
-    models: Names = ("gt", "gt-plain", "gat", "gcn", "mlp")
-    seeds: Count = None
-    out: Folder = None
+    image_size: opt.Count = None
+    recipe: opt.Name = None
+    models: opt.Names = ("gt", "gt-plain", "gat", "gcn", "mlp")
+    seeds: opt.Count = None
+    out: opt.Folder = None
     resume: bool = False
-    epochs: Count = None
-    patience: Count = None
-    budget: Length = None
+    epochs: opt.Count = None
+    patience: opt.Count = None
+    budget: opt.Length = None
     no_kept: bool = False
-    set: Settings = ()
-    distances: Count = None
-    search_log: File = None
+    set: opt.Settings = ()
+    distances: opt.Count = None
+    search_log: opt.File = None
 
     def check(self) -> None:
         show.at_least(1, seeds=self.seeds, epochs=self.epochs, patience=self.patience)
@@ -227,12 +217,12 @@ class Bench(OnTrainer):
 
 
 @dataclass(frozen=True)
-class Tune(OnData):
+class Tune(opt.OnData):
     """Options of `graphtheory tune`, which searches on validation scores."""
 
-    models: Names = ("gt", "gt-plain", "gat", "gcn", "mlp")
-    budget: Length = "8"
-    out: Folder = None
+    models: opt.Names = ("gt", "gt-plain", "gat", "gcn", "mlp")
+    budget: opt.Length = "8"
+    out: opt.Folder = None
     keep: bool = False
 
     def check(self) -> None:
@@ -276,8 +266,8 @@ class Tune(OnData):
 class Recipes(Command):
     """Options of `graphtheory recipes`, which trains nothing."""
 
-    source: Name = None
-    out: Folder = None
+    source: opt.Name = None
+    out: opt.Folder = None
 
     def run(self, screen: Screen) -> None:
         from graphtheory.lab.bench.recipes import COLUMNS, RECIPES, verdicts

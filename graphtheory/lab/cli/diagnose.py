@@ -8,18 +8,8 @@ from typing import Any
 from graphtheory.lab import plot, report
 from graphtheory.lab.bench.rows import Environment, write_csv
 from graphtheory.lab.by_name import paper
+from graphtheory.lab.cli import options as opt
 from graphtheory.lab.cli import show
-from graphtheory.lab.cli.options import (
-    GRAPH,
-    Count,
-    File,
-    Folder,
-    Name,
-    Names,
-    Part,
-    holding,
-    kinds,
-)
 from graphtheory.lab.cli.show import Command, RefusedError, Screen
 
 
@@ -30,17 +20,17 @@ class Diagnose(Command):
     needs = ("graphtheory.lab.report.diagnosis",)
 
     dataset: str = "core-distance"
-    data: File = None
-    root: Folder = None
-    out: Folder = None
-    max_distance: Count = None
+    data: opt.File = None
+    root: opt.Folder = None
+    out: opt.Folder = None
+    max_distance: opt.Count = None
     directed: bool = False
-    sampling: Name = None
-    share: Part = None
-    neighbors: Count = None
-    groups: Count = None
-    p_star: Names = ()
-    draws: Count = None
+    sampling: opt.Name = None
+    share: opt.Part = None
+    neighbors: opt.Count = None
+    groups: opt.Count = None
+    p_star: opt.Names = ()
+    draws: opt.Count = None
 
     def check(self) -> None:
         alone, beside = "got {}, expected none without --sampling", "got {}, expected none with "
@@ -53,12 +43,13 @@ class Diagnose(Command):
         show.at_least(2, draws=self.draws)
         show.file_there("--data", self.data)
         self.refuse(self.data, "got {}, expected none with --data", "dataset")
-        kinds(self.dataset, show.data_root(self.root))
+        opt.kinds(self.dataset, show.data_root(self.root))
 
     def run(self, screen: Screen) -> None:
-        found = (GRAPH,) if self.data else kinds(self.dataset, show.data_root(self.root))
-        if GRAPH not in found:
-            raise RefusedError(f"--dataset: {self.dataset} {holding(found)}, expected one graph")
+        found = (opt.GRAPH,) if self.data else opt.kinds(self.dataset, show.data_root(self.root))
+        if opt.GRAPH not in found:
+            holds = opt.holding(found)
+            raise RefusedError(f"--dataset: {self.dataset} {holds}, expected one graph")
         if self.sampling is None:
             self._features(screen)
         else:
@@ -99,7 +90,6 @@ class Diagnose(Command):
         )
 
     def _sampling(self, screen: Screen, name: str) -> None:
-
         diagnosis = "topology.diagnosis"
         show.known("--sampling", name, tuple(paper(f"{diagnosis}.SAMPLERS")))
         where, graphsage = f"got {{}}, expected none with --sampling {name}", name == "graphsage"

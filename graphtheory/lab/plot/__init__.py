@@ -14,18 +14,16 @@ from typing import TYPE_CHECKING
 from graphtheory.lazy import import_when_used
 
 if TYPE_CHECKING:
-    from graphtheory.lab.plot.distance import (
+    from graphtheory.lab.plot.image import image_graph, token_assignment, token_attention
+    from graphtheory.lab.plot.rows import (
         attention_mass,
         grouped_bars,
         learned_bias,
-        winning_margin,
-    )
-    from graphtheory.lab.plot.image import image_graph, token_assignment, token_attention
-    from graphtheory.lab.plot.scores import (
         learning_curves,
         paired_differences,
         score_bars,
         score_over_cost,
+        winning_margin,
     )
     from graphtheory.lab.plot.style import save, svg
 
