@@ -274,8 +274,7 @@ class Benchmark:
         config, epochs, patience = self.config(model)
         path = self.record.path if self.record is not None and self.task.has_folders else None
         folder = None if path is None else path.parent / f"{model}-{seed}"
-        length: dict[str, Any] = {"epochs": epochs, "patience": patience}
-        result = self.task.run(config, seed=seed, **length, out_dir=folder)
+        result = self.task.run(config, seed=seed, epochs=epochs, patience=patience, out_dir=folder)
         if folder is not None:
             self.kept(config, result, seed, folder)
         fit = result.fit

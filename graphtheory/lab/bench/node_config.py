@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from os import PathLike
 from typing import Any, ClassVar
 
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from graphtheory import patterns
 from graphtheory.graph import Neighborhood
 from graphtheory.lab.bench.config import AXES, RunConfig, readers_of, shown
-from graphtheory.lab.bench.task import RunResult, kept_options, train
+from graphtheory.lab.bench.task import Root, RunResult, kept_options, train
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.datasets.node_readers import as_sparse_rows
@@ -196,9 +195,7 @@ def prepare(
     return data
 
 
-def load(
-    dataset: str, root: str | PathLike[str] | None, split: str | None, seed: int, **inputs: bool
-) -> Data:
+def load(dataset: str, root: Root, split: str | None, seed: int, **inputs: bool) -> Data:
     """Load a data set's split, prepared; `inputs` are the options of `prepare`."""
     inputs = {"undirected": graphs.describe(dataset).both_ways} | inputs
     return prepare(graphs.load(dataset, root, split=split, seed=seed), **inputs)

@@ -84,8 +84,6 @@ class NodeBenchTask(BenchTask):
         return dict(describe(self.name).counts).get("edges", 0)
 
     def check_buildable(self, config: NodeRunConfig) -> None:
-        if config.model in self.own_models:
-            return
         with torch.random.fork_rng(devices=[]):
             zoo.build(config.model, config.network, num_features=1, num_classes=2)
         zoo.pattern_of(config.model, config.network)
@@ -130,10 +128,8 @@ class OwnNodes(NodeBenchTask):
             if len(values) != data.num_edges:
                 got = f"got {len(values)} rows, expected {data.num_edges}, one for each edge"
                 raise ValueError(f"data.{unread}: {got}")
-            said = (
-                f"data.{unread}: the models for nodes here ignore it; your own network can read it"
-            )
-            warnings.warn(said, stacklevel=2)
+            why = "the models for nodes here ignore it; your own network can read it"
+            warnings.warn(f"data.{unread}: {why}", stacklevel=2)
         y, given = _checked_labels(data), _has_masks(data)
         super().__init__(name, _GIVEN if given else _RANDOM)
         classes, fitting = int(y.max()) + 1, NodeTask.metrics["multiclass"]
@@ -192,12 +188,8 @@ def _checked_labels(data: Data) -> Tensor:
     if not isinstance(y, Tensor) or y.is_floating_point() or y.is_complex() or y.dim() != 1:
         raise ValueError(f"data.y: got {_shape(y)}, expected whole numbers [N], a class for each")
     if not isinstance(x, Tensor) or not len(x) or len(y) != len(x):
-        rows = f"{len(x)} rows" if isinstance(x, Tensor) else repr(x)
-        how = (
-            ""
-            if isinstance(x, Tensor)
-            else "; degrees (torch_geometric.transforms.OneHotDegree) do"
-        )
+        degrees = "; degrees (torch_geometric.transforms.OneHotDegree) do"
+        rows, how = (f"{len(x)} rows", "") if isinstance(x, Tensor) else (repr(x), degrees)
         raise ValueError(f"data.x: got {rows} beside {len(y)} labels, expected one for each{how}")
     if x.dim() != 2 or x.is_complex():
         raise ValueError(f"data.x: got {_shape(x)}, expected real numbers [N, F]")

@@ -5,7 +5,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,6 +16,7 @@ from graphtheory.lab.bench.config import Axes, RunConfig, checked_options, with_
 from graphtheory.lab.bench.finished import Settings
 from graphtheory.lab.bench.own_model import Adapted, OwnModel, read_models
 from graphtheory.lab.bench.rows import Measure
+from graphtheory.lab.datasets.catalogue import Root as Root
 from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.datasets.files import cache_folder
 from graphtheory.lab.datasets.graphs import Data
@@ -85,7 +85,6 @@ def constant_score(
 
 
 TUNED = Path(__file__).with_name("tuned.json")  # options that searches have chosen
-Root = str | PathLike[str] | None
 CONSTANT = "score of a constant prediction"  # in the analysis of a run that is no better
 _SHOWN = 12  # letters of a digest in a name
 
@@ -186,7 +185,9 @@ class BenchTask(ABC):
         """Options set by hand as these configurations have them, if they can be used here."""
         found = checked_options(configs, given)
         for config in configs if found else ():
-            self.check_buildable(with_options(config, found))
+            changed = with_options(config, found)
+            if config.model not in self.own_models:
+                self.check_buildable(changed)
         return found
 
     def check_buildable(self, config: Any) -> None:

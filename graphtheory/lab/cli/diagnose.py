@@ -48,8 +48,7 @@ class Diagnose(Command):
     def run(self, screen: Screen) -> None:
         found = (opt.GRAPH,) if self.data else opt.kinds(self.dataset, show.data_root(self.root))
         if opt.GRAPH not in found:
-            holds = opt.holding(found)
-            raise RefusedError(f"--dataset: {self.dataset} {holds}, expected one graph")
+            raise RefusedError(f"--dataset: {self.dataset} {found[0]}, expected one graph")
         if self.sampling is None:
             self._features(screen)
         else:
@@ -99,7 +98,11 @@ class Diagnose(Command):
         self.refuse(not by_groups, f"{where}, only with samplers by degree groups", "p_star")
         given = {n: getattr(self, n) for n in ("share", "neighbors", "groups", "draws")}
         options: dict[str, Any] = {n: value for n, value in given.items() if value is not None}
-        options["p_star"] = _numbers(self.p_star)
+        try:
+            options["p_star"] = tuple(map(float, self.p_star))
+        except ValueError as error:
+            got = repr(",".join(self.p_star))
+            raise RefusedError(f"--p-star: got {got}, expected numbers such as 0.9,0.1") from error
         with show.usage_errors():
             study = paper(f"{diagnosis}.SamplingDiagnosis")(
                 self.dataset, name, show.data_root(self.root), **options
@@ -131,11 +134,3 @@ def _write(screen: Screen, out: Path, name: str, rows: Sequence[Any], **more: An
     more |= {"command": screen.command, "environment": asdict(here), "rows": [*map(asdict, rows)]}
     show.write_json(out / f"{name}.json", more)
     screen.result({"folder": out, **more})
-
-
-def _numbers(words: tuple[str, ...]) -> tuple[float, ...]:
-    try:
-        return tuple(float(word) for word in words)
-    except ValueError as error:
-        got = ",".join(words)
-        raise RefusedError(f"--p-star: got {got!r}, expected numbers such as 0.9,0.1") from error

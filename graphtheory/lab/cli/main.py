@@ -42,19 +42,11 @@ class Completion(Command):
         screen.say(found)
 
 
-_COMMANDS: dict[str, type[Command]] = {
-    "train": Train,
-    "bench": Bench,
-    "tune": Tune,
-    "recipes": Recipes,
-    "diagnose": Diagnose,
-    "reproduce": paper("command.Reproduce"),
-    "convert": Convert,
-    "datasets": Datasets,
-    "doctor": Doctor,
-    "warmup": Warmup,
-    "completion": Completion,
-}
+_KINDS: tuple[type[Command], ...] = (
+    Train, Bench, Tune, Recipes, Diagnose, paper("command.Reproduce"), Convert, Datasets, Doctor,
+    Warmup, Completion,
+)  # fmt: skip
+_COMMANDS = {kind.__name__.lower(): kind for kind in _KINDS}
 # --resume without --no-resume; help is no comment of the source, which tyro would have to read
 _PLAIN_FLAGS = tyro.conf.FlagCreatePairsOff, tyro.conf.HelptextFromCommentsOff
 

@@ -53,19 +53,18 @@ def _number(kind: type, expected: str, word: str) -> Any:
 
 _WHOLE = _word("INT", partial(_number, int, "a whole number"), int)
 _REAL = _word("FLOAT", partial(_number, float, "a number"), float)
-_SETTINGS = _word("NAME=VALUE,...", _separated, tuple, ",".join)
 
 Folder = Annotated[Path | None, _unset("DIR")]
 File = Annotated[Path | None, _unset("FILE")]
 Name = Annotated[str | None, _unset("NAME")]
 Length = Annotated[str | None, _unset("NUMBER|TIME")]
 Names = Annotated[tuple[str, ...], _word("NAME,NAME,...", _separated, tuple, ",".join)]
-Settings = Annotated[tuple[str, ...], _SETTINGS, _unset()]
+Settings = Annotated[Names, _unset("NAME=VALUE,...")]
 Whole = Annotated[int, _WHOLE]
 Count = Annotated[int | None, _WHOLE, _unset()]
 Part = Annotated[float | None, _REAL, _unset()]
 
-GRAPH, GRAPHS, IMAGES = "a graph", "a set of graphs", "images"
+GRAPH, GRAPHS, IMAGES = "is a graph", "is a set of graphs", "holds images"
 
 
 @dataclass(frozen=True)
@@ -132,9 +131,7 @@ class OnData(Command):
                 continue
             wrong = f"{option}: {show.known(option, model, every)} does not fit"
             fitting = ", ".join(networks[kind])
-            raise RefusedError(
-                f"{wrong}, {self.dataset} {holding((kind,))}; expected some of {fitting}"
-            )
+            raise RefusedError(f"{wrong}, {self.dataset} {kind}; expected some of {fitting}")
         return kind == IMAGES
 
     def known_models(self, models: tuple[str, ...], task: BenchTask) -> tuple[str, ...]:
@@ -200,11 +197,6 @@ def fetch_missing(
     if asked or Confirm.ask("Download them now?", console=screen.err, default=False):
         with show.usage_errors(), screen.working(f"downloading {info.name}"):
             graphs.download(info.name, root)
-
-
-def holding(found: tuple[str, ...]) -> str:
-    """Say of a data set of one kind what it is."""
-    return "holds images" if found == (IMAGES,) else f"is {found[0]}"
 
 
 def kinds(dataset: str, root: Path | None = None, option: str = "--dataset") -> tuple[str, ...]:

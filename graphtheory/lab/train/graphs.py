@@ -98,11 +98,9 @@ class GraphSets(contract.Source):
     def describe(self) -> dict[str, Any]:
         values = (v for graph in self.graphs for _, v in sorted(graph.to_dict().items()))
         tensors = (value for value in values if isinstance(value, Tensor))
-        found = {
-            "name": self.name,
-            "sha256": contract.digest([*tensors, self.train, self.val, self.test]),
-        }
-        return found | {"nodes_per_batch": self.nodes_per_batch, "seed": self.seed}
+        sha256 = contract.digest([*tensors, self.train, self.val, self.test])
+        size = self.nodes_per_batch
+        return dict(name=self.name, sha256=sha256, nodes_per_batch=size, seed=self.seed)
 
     def order(self, epoch: int) -> list[Tensor]:
         return self._cut(contract.shuffled(self.train, self.seed, _ORDER, epoch))

@@ -257,11 +257,9 @@ class ImageData(contract.Source):
         return mean.float(), (shares @ levels.square() - mean.square()).clamp(min=0).sqrt().float()
 
     def describe(self) -> dict[str, Any]:
-        found = {
-            "name": self.name,
-            "sha256": contract.digest((self.pixels, self.y, self.train, self.val)),
-        }
-        return found | {"batch_size": self.batch_size, "seed": self.seed}
+        sha256 = contract.digest((self.pixels, self.y, self.train, self.val))
+        size = self.batch_size
+        return dict(name=self.name, sha256=sha256, batch_size=size, seed=self.seed)
 
     def order(self, epoch: int) -> list[Tensor]:
         drawn = contract.shuffled(self.train, self.seed, _ORDER, epoch)

@@ -153,9 +153,7 @@ class Watch(Callback):
         trainer.should_stop |= self.out_of_patience
         self.memory.update()
         if self.logs:
-            kept = {
-                name: value for name, value in shown.items() if name not in ("epoch", "seconds")
-            }
+            kept = {n: v for n, v in shown.items() if n not in ("epoch", "seconds")}
             pl_module.log_dict(kept, batch_size=1, sync_dist=True)
         if self.listener is not None:
             self.listener(shown)
