@@ -4,15 +4,18 @@ import csv
 import json
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partialmethod
 from typing import Any, NamedTuple
 
 import pytest
+from matplotlib.figure import Figure
 
 from graphtheory.lab.cli import main
 from graphtheory.lab.train.watch import locked
 from graphtheory.papers import figure as index
+from graphtheory.papers import stats
 from graphtheory.papers.core_neighborhood import figures_labels
 from graphtheory.papers.core_neighborhood.figures_distance import up_to
 from graphtheory.papers.figure import small
@@ -146,6 +149,16 @@ TINY = [
     Tiny("kvt-k", small(variants=slice(2, None, 2), seeds=2, epochs=1),
          ("Half of the patches less all of them",), fixtures=_FEW),
 ]  # fmt: skip
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _coarse() -> Iterator[None]:
+    """Intervals of few resamples, and pictures of few pixels."""
+    with pytest.MonkeyPatch.context() as patch:
+        for function in (stats.regression_of, stats.boundary, stats.boundaries):
+            patch.setattr(function, "__defaults__", (100,))
+        patch.setattr(Figure, "savefig", partialmethod(Figure.savefig, dpi=20))
+        yield
 
 
 @pytest.mark.parametrize("tiny", TINY, ids=lambda tiny: tiny.figure)
