@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Generic, TypeVar
+from weakref import ref
 
 import numpy as np
 import torch
@@ -17,7 +18,6 @@ from numba import njit
 from torch import Tensor
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.autograd import forward_ad
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from graphtheory.graph import compiling  # noqa: F401  # which speaks up
 
@@ -28,6 +28,7 @@ def _left() -> Iterator[None]:
         yield
 
 
+_STAY = nullcontext()
 innermost_transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
 """The call of torch.func that runs now; None outside."""
 
@@ -35,9 +36,9 @@ innermost_transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_st
 def leave_inference_mode() -> AbstractContextManager[object]:
     """Leave inference mode and torch.func: what is cached must serve every later call."""
     if torch.compiler.is_compiling():
-        return nullcontext()
+        return _STAY
     transformed = innermost_transform() is not None
-    return _left() if transformed or torch.is_inference_mode_enabled() else nullcontext()
+    return _left() if transformed or torch.is_inference_mode_enabled() else _STAY
 
 
 def unwrapped(tensor: Tensor) -> Tensor:
@@ -242,17 +243,18 @@ class PerTensorCache(Generic[Fact]):
 
     def __init__(self, compute: Callable[..., Fact]) -> None:
         self._compute = compute
-        self._known = WeakTensorKeyDictionary()
+        # by id, behind a reference: found several times as fast as in torch's dictionaries
+        self._known: dict[int, tuple[Any, ...]] = {}
 
     def __call__(self, tensor: Tensor, *more: Tensor) -> Fact:
         """The function's result for `tensor`."""
         state = None if is_tracing() else state_of(tensor, *more)
         if state is None:
             return self._compute(tensor, *more)
-        known = self._known.get(tensor)
-        if known is not None and known[0] == state:  # and others did not change what they got
-            fact = known[2]
-            if not isinstance(fact, Tensor) or state_of(fact) == known[1]:
+        known = self._known.get(id(tensor))
+        if known is not None and known[0]() is tensor and known[1] == state:
+            fact: Fact = known[3]  # which others may have changed
+            if not isinstance(fact, Tensor) or state_of(fact) == known[2]:
                 return fact
         with leave_inference_mode():  # inference mode: what is known must serve training
             fact = self._compute(tensor, *more)
@@ -266,7 +268,8 @@ class PerTensorCache(Generic[Fact]):
 
     def _keep(self, tensor: Tensor, state: Hashable, fact: Fact) -> None:
         held = state_of(fact) if isinstance(fact, Tensor) else None
-        self._known[tensor] = state, held, fact
+        known, place = self._known, id(tensor)  # which is another's only when this one is gone
+        known[place] = ref(tensor, lambda _: known.pop(place, None)), state, held, fact
 
 
 id_range: PerTensorCache[list[int]] = PerTensorCache(

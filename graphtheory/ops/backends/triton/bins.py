@@ -80,22 +80,21 @@ def tile(heads: int, dim: int, dtype: torch.dtype, edges: int = _MOST) -> Tile:
 
 
 def _plan(indptr: Tensor) -> Plan:
-    degree, device = indptr.diff(), indptr.device
+    count, device = indptr.numel() - 1, indptr.device
     none = indptr.new_empty(0, dtype=torch.int32)
-    if degree.numel() == 0:
+    if count < 1:
         return Plan((), none, indptr.new_zeros(1, dtype=torch.int64))
     if indptr.is_cuda and torch.cuda.is_current_stream_capturing():  # which cannot be asked
-        return Plan(
-            (Bin(degree.numel(), _MOST),), none, none.long()
-        )  # right for rows of any length
+        return Plan((Bin(count, _MOST),), none, none.long())  # right for rows of any length
     edges, longest = extent(indptr)
     chunk = CHUNK if edges > _SMALL else _OF_SMALL
     if longest <= chunk:
         order = None
         if longest > CHUNK:  # a small graph waits for its longest row, which had better begin first
-            order = degree.argsort(descending=True, stable=True).int()
-        whole = Bin(degree.numel(), power(edges // degree.numel()), order=order)
+            order = indptr.diff().argsort(descending=True, stable=True).int()
+        whole = Bin(count, power(edges // count), order=order)
         return Plan((whole,), none, none.long())
+    degree = indptr.diff()
     pieces = torch.where(degree > chunk, (degree + chunk - 1) // chunk, 0)
     counts = [pieces.sum(), (pieces > 0).sum(), degree[pieces == 0].sum()]
     chunks, cut, edges = torch.stack(counts).tolist()

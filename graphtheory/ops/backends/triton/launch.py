@@ -105,6 +105,9 @@ def launch(
     if 0 in grid:
         return
     device, odd = like.get_device(), 0
+    if device >= 0 and torch.cuda.current_device() != device:
+        with torch.cuda.device_of(like):
+            return launch(kernel, grid, like, *args, warps=warps, **constants)
     kind: list[Any] = [kernel.fn, device, warps, *constants, *constants.values()]
     given: list[Any] = []
     for a in args:
@@ -116,18 +119,17 @@ def launch(
             kind.append(a if a is None else a < 2**31)
             given.append(a)
     key, odd = tuple(kind), odd & 15
-    with torch.cuda.device_of(like):
-        known = None if odd else _known.get(key)
-        sizes = (*grid, 1, 1)[:3]
-        if known is None or replay.watched(kernel):
-            if isinstance(constants.get("ACC"), torch.dtype):
-                constants["ACC"] = _TYPES[constants["ACC"]]
-            compiled, known = kernel[grid](*args, num_warps=warps, **OPTIONS, **constants), None
-            one = None if odd else _launcher(kernel, compiled, args, constants)
-            if one is not None and not replay.watched(kernel):
-                known = _known[key] = one
-        else:
-            known.run(*sizes, known.stream(device), *known.code, (*given, *known.constants))
+    known = None if odd else _known.get(key)
+    sizes = (*grid, 1, 1)[:3]
+    if known is None or replay.watched(kernel):
+        if isinstance(constants.get("ACC"), torch.dtype):
+            constants["ACC"] = _TYPES[constants["ACC"]]
+        compiled, known = kernel[grid](*args, num_warps=warps, **OPTIONS, **constants), None
+        one = None if odd else _launcher(kernel, compiled, args, constants)
+        if one is not None and not replay.watched(kernel):
+            known = _known[key] = one
+    else:
+        known.run(*sizes, known.stream(device), *known.code, (*given, *known.constants))
     if (note := recorder()) is not None:
         note.launched(known, sizes, args)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -178,16 +179,23 @@ def test_triton_looks_at_what_is_not_aligned_or_lies_elsewhere(values, asked) ->
 
 
 def test_the_device_of_the_tensors_is_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, device_of = [], torch.cuda.device_of
+    found, current, elsewhere = [], [0], VALUES.as_subclass(Elsewhere)
 
-    def current(like: Tensor) -> Any:
+    @contextmanager
+    def device_of(like: Tensor) -> Iterator[None]:
         found.append(like)
-        return device_of(like)
+        before, current[0] = current[0], like.get_device()
+        yield
+        current[0] = before
 
-    monkeypatch.setattr(torch.cuda, "device_of", current)
-    launched()
-    launched()
-    assert len(found) == 2 and all(like is VALUES for like in found)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: current[0])
+    monkeypatch.setattr(torch.cuda, "device_of", device_of)
+    launched(values=elsewhere)
+    launched(values=elsewhere)
+    assert len(found) == 2 and all(like is elsewhere for like in found) and current == [0]
+    current[0] = elsewhere.get_device()
+    launched(values=elsewhere)
+    assert len(found) == 2
 
 
 @pytest.mark.parametrize("grad", [False, True])
