@@ -4,7 +4,7 @@ import csv
 import json
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partialmethod
 from typing import Any, NamedTuple
@@ -151,19 +151,12 @@ TINY = [
 ]  # fmt: skip
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _coarse() -> Iterator[None]:
-    """Intervals of few resamples, and pictures of few pixels."""
-    with pytest.MonkeyPatch.context() as patch:
-        for function in (stats.regression_of, stats.boundary, stats.boundaries):
-            patch.setattr(function, "__defaults__", (100,))
-        patch.setattr(Figure, "savefig", partialmethod(Figure.savefig, dpi=20))
-        yield
-
-
 @pytest.mark.parametrize("tiny", TINY, ids=lambda tiny: tiny.figure)
 def test_a_figure_prints_and_draws(tiny: Tiny, tmp_path, capsys, monkeypatch, request) -> None:
-    """From seed 3 on, or on its default data."""
+    """From seed 3 on, or on its default data; intervals of few resamples, pictures of few dots."""
+    for function in (stats.regression_of, stats.boundary, stats.boundaries):
+        monkeypatch.setattr(function, "__defaults__", (100,))
+    monkeypatch.setattr(Figure, "savefig", partialmethod(Figure.savefig, dpi=20))
     for fixture in tiny.fixtures:
         request.getfixturevalue(fixture)
     figure = index.figure(tiny.figure)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -26,13 +27,12 @@ pytestmark = [
 ]
 
 
-def start(name: str, folder: Path) -> subprocess.Popen[str]:
-    words = (*(TORCHRUN if name == "torchrun" else ()), SCRIPT, name, EPOCHS)
+def command(name: str, folder: Path) -> dict[str, Any]:
+    """The arguments of `subprocess.run`."""
+    words = [sys.executable, *(TORCHRUN if name == "torchrun" else ()), SCRIPT, name, EPOCHS]
     env = os.environ | ENV | {"RAY_TRAIN_V2_ENABLED": "1"}
-    return subprocess.Popen(
-        [sys.executable, *words], cwd=folder, text=True, env=env, start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+    said = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return {"args": words, "cwd": folder, "env": env, "start_new_session": True, **said}
 
 
 def by_lightning(folder: Path) -> None:
@@ -49,11 +49,8 @@ def losses(name: str, folder: Path, seconds: int = SECONDS) -> list[float]:
     if name == "lightning":
         said, code = printed(by_lightning, folder)
     else:
-        with start(name, folder) as process:
-            try:
-                said, code = process.communicate(timeout=seconds)[0], process.wait()
-            finally:
-                process.kill()
+        done = subprocess.run(**command(name, folder), timeout=seconds)
+        said, code = done.stdout, done.returncode
     assert code == 0, said[-3000:]
     found = torch.load(folder / "launchers.pt")["losses"]
     if name != "ray":  # which leaves out lines that are alike
@@ -82,7 +79,8 @@ def processes_in(folder: Path) -> dict[int, bytes]:
 def interrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int | None, set[int]]:
     """Where a run was ended by SIGTERM to one rank; its exit status, and who ran 10 s later."""
     folder = tmp_path_factory.mktemp("torchrun").resolve()
-    process, deadline = start("torchrun", folder), time.monotonic() + SECONDS
+    process = subprocess.Popen(**command("torchrun", folder))
+    deadline = time.monotonic() + SECONDS
     while not (folder / "launchers.pt").exists():
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.01)
