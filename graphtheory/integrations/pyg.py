@@ -255,7 +255,9 @@ def _objections(layer: nn.Module) -> Iterator[str]:
 
 
 def _objections_to_state(layer: Any, drop_in: Any) -> Iterator[str]:
-    if any(is_lazy(parameter) for parameter in layer.parameters()):
+    unused = "lin_skip." if not getattr(layer, "root_weight", True) else None
+    lazy = (name for name, parameter in layer.named_parameters() if is_lazy(parameter))
+    if any(unused is None or not name.startswith(unused) for name in lazy):
         yield "has no weights yet: run the model once before"
     for cache in ("_cached_edge_index", "_cached_adj_t"):
         if getattr(layer, cache, None) is not None:

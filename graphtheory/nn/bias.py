@@ -40,6 +40,8 @@ class _Sorting:
         """Bytes, or int64 where there are too many buckets for a byte."""
         if order:
             distance = distance.index_select(0, *order)
+        if distance.dtype is torch.int8:  # which cannot hold all bounds
+            distance = distance.short()
         if self.size > _BYTE:
             return distance.long().clamp(max=self.size - 1)
         bucket = distance.clamp(max=self.size - 1).to(torch.uint8)
@@ -165,7 +167,8 @@ class JointBias(nn.Module):
             shape = tuple(distance.shape)
             raise ValueError(f"distance: shape {shape}, expected [num_edges, {len(self.parts)}]")
         made = [part(column) for part, column in zip(self.parts, distance.unbind(1), strict=True)]
-        if math.prod(len(table) for table in self.parameters()) > _BYTE + 2:
+        by_edge = any(isinstance(one, Tensor) for one in made)
+        if by_edge or math.prod(len(table) for table in self.parameters()) > _BYTE + 2:
             return torch.stack([bias_per_edge(one) for one in made]).sum(0)
         (bucket, table), *others = made
         for more, rows in others:

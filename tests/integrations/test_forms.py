@@ -179,3 +179,51 @@ def test_complex_weights_are_refused_by_name() -> None:
     ours, _ = both(pyg.GCNConv(8, 4, normalize=False))
     with pytest.raises(TypeError, match="complex64, expected a floating type"):
         ours(X, EDGES, torch.randn(30, dtype=torch.complex64))
+
+
+TYPES = torch.randint(3, (30,))
+WEIGHT = torch.rand(30) + 0.5
+OF_TYPES = {
+    "autocast, GAT": (pyg.GATConv(8, 4, bias=False), torch.float32, (), True),
+    "autocast, GATv2": (pyg.GATv2Conv(8, 4, bias=False), torch.float32, (), True),
+    "autocast, GCN": (pyg.GCNConv(8, 4, bias=False), torch.float32, (), True),
+    "autocast, GCN, weights": (pyg.GCNConv(8, 4, bias=False), torch.float32, (WEIGHT,), True),
+    "autocast, RGCN": (pyg.RGCNConv(8, 4, 3, bias=False), torch.float32, (TYPES,), True),
+    "GCN": (pyg.GCNConv(8, 4).bfloat16(), torch.bfloat16, (WEIGHT,), False),
+    "GCN of halves": (pyg.GCNConv(8, 4).bfloat16(), torch.bfloat16, (WEIGHT.half(),), False),
+    "APPNP": (pyg.APPNP(2, 0.1), torch.bfloat16, (WEIGHT,), False),
+    "ResGated": (
+        pyg.ResGatedGraphConv(8, 4, edge_dim=3).double(), torch.float64, (torch.randn(30, 3),),
+        False,
+    ),
+    "ResGated of halves": (
+        pyg.ResGatedGraphConv(8, 4, edge_dim=3), torch.float32, (torch.randn(30, 3).bfloat16(),),
+        False,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_TYPES)
+def test_results_have_the_types_of_pygs(name: str) -> None:
+    layer, dtype, more, autocast = OF_TYPES[name]
+    layers = both(layer)
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+        for _ in range(2):  # few edges that are new take PyG's own layer
+            ours, theirs = (one(X.to(dtype), EDGES, *more) for one in layers)
+    torch.testing.assert_close(ours, theirs, atol=0.05, rtol=0.05)
+
+
+def test_weights_kept_in_float64_stay_so() -> None:
+    found = []
+    for layer in both(pyg.GCNConv(8, 4, cached=True).double()):
+        layer(X.double(), EDGES)
+        found.append(layer.float()(X, EDGES).dtype)
+    assert found == [torch.float64] * 2
+
+
+def test_a_map_that_a_layer_has_no_use_for_may_lack_weights() -> None:
+    layer = pyg.TransformerConv(-1, 4, root_weight=False)
+    wanted = layer(X, EDGES)
+    ours = swapped(layer)
+    ours(X, EDGES)
+    torch.testing.assert_close(ours(X, EDGES), wanted)

@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch_geometric.nn as pyg
 from torch import Tensor, nn
+from torch.nn.utils import prune
 
 import graphtheory.nn as gnn
 from graphtheory import Neighborhood, bipartite, cliques
@@ -135,3 +136,37 @@ def test_bad_options_are_named(call, message: str) -> None:
 def test_a_pattern_that_does_not_read_scores_is_refused(pattern: object) -> None:
     with pytest.raises(TypeError, match=r"pattern: got .*, expected a ScorePattern such as TopK"):
         Attention(8, 2, pattern=pattern)
+
+
+class Adapted(nn.Module):
+    """A linear map with another one beside it, as adapters of low rank are."""
+
+    def __init__(self, base: nn.Linear) -> None:
+        super().__init__()
+        self.base, self.up = base, nn.Linear(base.in_features, base.out_features)
+
+    weight, bias = property(lambda self: self.base.weight), property(lambda self: self.base.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.base(x) + self.up(x)
+
+
+def adapted(layer: Attention) -> None:
+    layer.qkv = Adapted(layer.qkv)
+
+
+def doubled(layer: Attention) -> None:
+    layer.qkv.register_forward_hook(lambda module, args, out: 2 * out)
+
+
+def pruned(layer: Attention) -> None:
+    prune.l1_unstructured(layer.qkv, "weight", 0.5)
+    with torch.no_grad():
+        layer.qkv.weight_orig.mul_(2)
+
+
+@pytest.mark.parametrize("change", [adapted, doubled, pruned])
+def test_what_was_put_on_the_map_counts_for_other_sources_too(change) -> None:
+    layer, x, nb = drawn(Attention(4, 2)), torch.randn(3, 4), cliques([3])
+    change(layer)
+    torch.testing.assert_close(layer(x, nb, sources=x), layer(x, nb))

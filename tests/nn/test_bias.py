@@ -207,3 +207,13 @@ def test_wrong_paths_are_refused_in_words() -> None:
         encoding(attr[:3], torch.tensor([[3, -1, -1]]))
     with pytest.raises(ValueError, match="heads: got 0"):
         PathEncoding(4, 0)
+
+
+@pytest.mark.parametrize("edges", [2, 3])
+@pytest.mark.parametrize("count", [254, 255, 256])
+def test_a_joint_bias_of_one_part_is_that_part(count: int, edges: int) -> None:
+    part = BucketBias(count, 2)
+    torch.nn.init.normal_(part.table)
+    found, distance = JointBias(part)(torch.arange(edges)[:, None]), torch.arange(edges)
+    torch.testing.assert_close(edge_bias(found), edge_bias(part(distance)))
+    torch.testing.assert_close(edge_bias(part(distance.to(torch.int8))), part.table[:edges])

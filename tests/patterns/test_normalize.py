@@ -1,9 +1,10 @@
 """Self-loops and normalized weights."""
 
+import pytest
 import torch
 
 from graphtheory import Neighborhood
-from graphtheory.patterns import AddSelf, Compose, KHop, SymmetricNormalize
+from graphtheory.patterns import AddSelf, Compose, KHop, MeanNormalize, SymmetricNormalize
 from tests.patterns.laws import GRAPHS, pairs, weighted
 
 
@@ -51,3 +52,20 @@ def test_gradient_reaches_the_given_weights() -> None:
         return Compose(AddSelf(), SymmetricNormalize())(graph).weight
 
     assert torch.autograd.gradcheck(normalized, weight.requires_grad_())
+
+
+@pytest.mark.parametrize(
+    ("weight", "wanted"),
+    [([0.0, 0.0, 2.0], [0.0, 0.0, 1.0]), ([-1.0, -3.0, 2.0], [0.25, 0.75, 1.0])],
+)
+def test_means_of_weights_that_sum_to_0_or_less(weight, wanted) -> None:
+    given = torch.tensor(weight, requires_grad=True)
+    edges = torch.tensor([[0, 1, 2], [0, 0, 1]])
+    found = MeanNormalize()(Neighborhood.from_edge_index(edges, 3, weight=given)).weight
+    assert found.tolist() == wanted
+    assert torch.autograd.grad(found.square().sum(), given)[0].isfinite().all()
+
+
+def test_a_negative_degree_has_no_root() -> None:
+    graph = Neighborhood.from_edge_index(torch.tensor([[0], [0]]), 1, weight=torch.tensor([-1.0]))
+    assert SymmetricNormalize()(graph).weight.isnan().all()

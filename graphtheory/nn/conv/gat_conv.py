@@ -30,6 +30,10 @@ class GATBase(on_core.OnCore):
         if adj.loops and self.fill_value == "mean" and edge_attr.dtype in (torch.int64, torch.int):
             edge_attr = edge_attr * 1.0  # as PyG's means are
         edge_attr = edge_features(edge_attr, adj.num_given, self.lin_edge.in_channels)
+        if adj.replaced is not None and adj.edges is not None:  # whose features nobody reads
+            src, dst = adj.edges[:, : adj.num_given]
+            replaced = (src == dst) & (src < adj.loops)
+            edge_attr = edge_attr.masked_fill(replaced[:, None], 0)
         features = in_rows(adj, adj.with_loops(edge_attr, self.fill_value))
         return features, matrix_of(self.lin_edge, features, self.heads)
 
@@ -49,6 +53,9 @@ class GATBase(on_core.OnCore):
         return ops.aggregate(weights, value, adj.neighborhood), weights
 
     def _finish(self, out: Tensor, x_dst: Tensor | None) -> Tensor:
+        att = self.att_src if hasattr(self, "att_src") else self.att
+        if out.dtype is not att.dtype:  # under autocast
+            out = on_core.widened(out, att)
         out = out.flatten(1) if self.concat else out.mean(1)
         if self.res is not None and x_dst is not None:
             out = out + self.res(x_dst)

@@ -52,7 +52,8 @@ class ResGatedGraphConv(on_core.OwnPropagate, pyg.ResGatedGraphConv):
         if edge_attr is not None:
             if not all(map(on_core.is_plain, maps)):
                 return None
-            edge_attr, _ = on_core.multiplied(edge_attr, xs[0])  # PyG concatenates both
+            xs = [on_core.widened(x, edge_attr) for x in xs]  # PyG concatenates both
+            edge_attr = on_core.widened(edge_attr, *xs)
             edge_attr = edge_features(edge_attr, nb.num_edges, self.edge_dim)
             edge_attr, nodes, edges = on_core.kept(edge_attr, self.lin_key.weight), [], []
             for x, m in zip(xs, maps, strict=True):

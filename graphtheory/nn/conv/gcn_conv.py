@@ -107,10 +107,14 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
             out = self._whole((x_src, edge_index, edge_weight, size), *rows)
         if out is not None:
             return out
-        x_src = self.lin(x_src)
+        given, x_src = x_src, self.lin(x_src)
         if edge_weight is not None:
             _, x_src = on_core.multiplied(edge_weight, x_src)
+        elif cached is not None and rows[1] is not None and rows[1].dtype is torch.float64:
+            x_src = x_src.double()
         out = self._sum(x_src, *rows)
+        if self.normalize and out.dtype is not given.dtype:  # under autocast
+            out = on_core.widened(out, given)
         return out if self.bias is None else out + self.bias
 
     def _whole(self, args: Any, nb: Neighborhood, weight: Tensor | None) -> Tensor | None:

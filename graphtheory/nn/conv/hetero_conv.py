@@ -130,13 +130,14 @@ class Relational(on_core.OnCore):
         on_core.check_entries("edge_type", kinds, "edge", adj.num_given)
         found = relations_of(adj, kinds, self.num_relations)
         sums = self._of_ids if ids else self._of_features
-        out = self._with_root(sums(x_src, found, reduce), x_dst)
+        out = on_core.widened(self._with_root(sums(x_src, found, reduce), x_dst), self.weight)
         return out if self.bias is None else out + self.bias
 
     def _reduction(self, edge_index: Any) -> Reduction | None:
         return on_core.reduction_of(self, edge_index)
 
     def _of_features(self, x: Tensor, found: Relations, reduce: Reduction) -> Tensor:
+        x = on_core.kept(x) if reduce in ("max", "min") else x
         sums = ops.aggregate(None, x[:, None], found.sources, reduce).squeeze(1)  # [P, F_in]
         weight = self.weight
         if self.num_bases is not None:

@@ -225,10 +225,19 @@ def kept(x: Tensor, *others: Tensor | None) -> Tensor:
 
 
 def multiplied(weight: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Weights and features in the types of PyG's product: integers as x, float64 for both."""
-    if not (weight.is_floating_point() or weight.is_complex()):
+    """Weights and features in the types of PyG's product: integers as x, the wider for both."""
+    if weight.is_complex():
+        return weight, x
+    if not weight.is_floating_point():
         return weight.to(x.dtype), x
-    return weight, x.double() if weight.dtype is torch.float64 else x
+    return weight, x.to(torch.promote_types(weight.dtype, x.dtype))
+
+
+def widened(out: Tensor, *factors: Tensor) -> Tensor:
+    """Sums in the type of PyG's products with `factors`, wider than features under autocast."""
+    for factor in factors:
+        out = out.to(torch.promote_types(out.dtype, factor.dtype))
+    return out
 
 
 def check_counts(**counts: int) -> None:
@@ -315,9 +324,9 @@ def check_features(name: str, features: Tensor, channels: int) -> None:
         )
 
 
-def is_plain(linear: torch.nn.Module) -> bool:
-    """Whether nobody else sees what goes through a linear map."""
-    return type(linear) is Linear and not (is_watched(linear) or has_global_hooks())
+def is_plain(linear: torch.nn.Module, kind: type = Linear) -> bool:
+    """Whether nobody else sees what goes through a linear map of PyG, or of another kind."""
+    return type(linear) is kind and not (is_watched(linear) or has_global_hooks())
 
 
 def run_inside(x: Tensor, *maps: Any) -> bool:

@@ -138,3 +138,18 @@ def test_nan_stays_with_those_who_see_it_and_no_edges_have_no_features(make_grap
     out = layer(x, graph.edge_index, edge_attr)
     layer.lin_edge = None
     torch.testing.assert_close(layer(x, graph.edge_index), out)
+
+
+@pytest.mark.parametrize("fill_value", [0.0, "mean", "max", "mul"])
+@pytest.mark.parametrize("kind", [(GATConv, pyg.GATConv), (GATv2Conv, pyg.GATv2Conv)])
+@pytest.mark.parametrize("bad", [torch.inf, torch.nan])
+def test_features_of_replaced_self_loops_reach_no_gradient(kind, fill_value, bad) -> None:
+    found, edges = [], torch.tensor([[0, 1, 2, 1], [1, 2, 0, 1]])
+    for one in kind:
+        torch.manual_seed(0)
+        layer = one(4, 2, edge_dim=1, fill_value=fill_value)
+        features = torch.tensor([[1.0], [2.0], [0.5], [bad]], requires_grad=True)
+        out = layer(torch.randn(3, 4), edges, features)
+        leaves = [features, *layer.parameters()]
+        found.append([out, *torch.autograd.grad(out.sin().sum(), leaves)])
+    torch.testing.assert_close(*found)

@@ -173,3 +173,14 @@ def test_gradients_of_torch_func_are_pygs(name) -> None:
             for one in (ours, theirs)
         )
         torch.testing.assert_close(found, wanted)
+
+
+def test_features_may_change_after_their_largest_were_taken() -> None:
+    layer = hetero_conv.RGCNConv(4, 4, 2, aggr="max").requires_grad_(False)
+    edges = torch.randint(5, (2, 12))
+    kinds, leaf = torch.randint(2, (12,)), torch.randn(5, 4, requires_grad=True)
+    wanted = torch.autograd.grad(layer(leaf * 1, edges, kinds).sum(), leaf)
+    x = leaf * 1
+    out = layer(x, edges, kinds)
+    x.add_(1)
+    torch.testing.assert_close(torch.autograd.grad(out.sum(), leaf), wanted)
