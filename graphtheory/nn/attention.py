@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.modes import evaluating
-from graphtheory.nn.conv.on_core import is_plain
+from graphtheory.nn.conv.on_core import is_watched
 from graphtheory.ops import BucketedBias
 from graphtheory.patterns import AllSources, ScorePattern
 
@@ -160,7 +160,7 @@ class Attention(nn.Module):
             query, key, value = self.qkv(x).view(-1, 3, *shape).unbind(1)
             return query, key, value
         parts = (self.heads * self.head_dim, 2 * self.heads * self.head_dim)
-        if not is_plain(self.qkv, nn.Linear):
+        if type(self.qkv) is not nn.Linear or is_watched(self.qkv):
             (query, _), (_, rest) = (self.qkv(nodes).split(parts, 1) for nodes in (x, sources))
             key, value = rest.view(-1, 2, *shape).unbind(1)
             return query.view(-1, *shape), key, value

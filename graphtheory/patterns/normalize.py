@@ -64,7 +64,7 @@ class SymmetricNormalize(Pattern):
     r"""The same edges with weights :math:`w_{ij} / \sqrt{d_i d_j}`; d is the weighted in-degree.
 
     `Compose(AddSelf(), SymmetricNormalize())` gives the propagation matrix of the GCN. Edges of a
-    node with degree 0 get weight 0, those of a node with a negative degree NaN.
+    node with a degree of 0 or less get weight 0.
 
     Example:
         >>> pair = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
@@ -77,7 +77,7 @@ class SymmetricNormalize(Pattern):
         rows, sources = neighborhood.targets(), neighborhood.indices
         weight = edge_weight(neighborhood)
         degree = weight.new_zeros(nodes).index_add(0, rows, weight)
-        root = torch.where(degree == 0, torch.inf, degree).rsqrt()
+        root = torch.where(degree > 0, degree, torch.inf).rsqrt()
         return neighborhood.replace(weight=weight * root[rows] * root[sources])
 
     def mask(self, base: Tensor) -> Tensor:

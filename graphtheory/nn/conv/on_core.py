@@ -324,9 +324,9 @@ def check_features(name: str, features: Tensor, channels: int) -> None:
         )
 
 
-def is_plain(linear: torch.nn.Module, kind: type = Linear) -> bool:
-    """Whether nobody else sees what goes through a linear map of PyG, or of another kind."""
-    return type(linear) is kind and not (is_watched(linear) or has_global_hooks())
+def is_plain(linear: torch.nn.Module) -> bool:
+    """Whether nobody else sees what goes through a linear map."""
+    return type(linear) is Linear and not (is_watched(linear) or has_global_hooks())
 
 
 def run_inside(x: Tensor, *maps: Any) -> bool:
