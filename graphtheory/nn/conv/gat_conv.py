@@ -32,8 +32,7 @@ class GATBase(on_core.OnCore):
         edge_attr = edge_features(edge_attr, adj.num_given, self.lin_edge.in_channels)
         if adj.replaced is not None and adj.edges is not None:  # whose features nobody reads
             src, dst = adj.edges[:, : adj.num_given]
-            replaced = (src == dst) & (src < adj.loops)
-            edge_attr = edge_attr.masked_fill(replaced[:, None], 0)
+            edge_attr = edge_attr.masked_fill((src == dst)[:, None], 0)
         features = in_rows(adj, adj.with_loops(edge_attr, self.fill_value))
         return features, matrix_of(self.lin_edge, features, self.heads)
 
