@@ -202,7 +202,8 @@ def main(
     if (reason := lacking()) is not None:
         print(f"host.py cannot pretend to have a GPU: {reason}", file=sys.stderr)
         sys.exit(2)
-    torch.set_num_threads(1); torch.set_flush_denormal(True)
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
     driver = pretend()
     chosen = {name: forms for name, forms in steps().items() if names in name}
     if count:
