@@ -11,8 +11,9 @@ and distances too, as a batch of small graphs does.
 
 Left out are torch's launches on both sides (cudaLaunchKernel, 4 to 17 microseconds each, of which
 PyG's layers have two to ten times as many) and all that the device does, waiting for it included.
-Both sides do contain torch's small operations as they run on a CPU, so the graph has 64 nodes. The
-backward pass runs in the thread of the forward pass; on a GPU it has one of its own.
+Both sides do contain torch's small operations as they run on a CPU, so the graph has 64 nodes.
+Denormal numbers, which memory that no kernel has written may hold and which are slow on a CPU,
+count as 0. The backward pass runs in the thread of the forward pass; on a GPU it has its own.
 
 Ends with code 2 where Triton or a C compiler is missing, and where there is a GPU.
 """
