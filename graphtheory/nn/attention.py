@@ -162,11 +162,10 @@ class Attention(nn.Module):
         parts = (self.heads * self.head_dim, 2 * self.heads * self.head_dim)
         if type(self.qkv) is not nn.Linear or is_watched(self.qkv):
             (query, _), (_, rest) = (self.qkv(nodes).split(parts, 1) for nodes in (x, sources))
-            key, value = rest.view(-1, 2, *shape).unbind(1)
-            return query.view(-1, *shape), key, value
-        weights = self.qkv.weight.split(parts)
-        biases = (None, None) if self.qkv.bias is None else self.qkv.bias.split(parts)
-        query, rest = map(nn.functional.linear, (x, sources), weights, biases)
+        else:
+            weights = self.qkv.weight.split(parts)
+            biases = (None, None) if self.qkv.bias is None else self.qkv.bias.split(parts)
+            query, rest = map(nn.functional.linear, (x, sources), weights, biases)
         key, value = rest.view(-1, 2, *shape).unbind(1)
         return query.view(-1, *shape), key, value
 

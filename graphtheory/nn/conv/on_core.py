@@ -230,14 +230,14 @@ def multiplied(weight: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         return weight, x
     if not weight.is_floating_point():
         return weight.to(x.dtype), x
-    return weight, x.to(torch.promote_types(weight.dtype, x.dtype))
+    return weight, widened(x, weight)
 
 
-def widened(out: Tensor, *factors: Tensor) -> Tensor:
-    """Sums in the type of PyG's products with `factors`, wider than features under autocast."""
-    for factor in factors:
-        out = out.to(torch.promote_types(out.dtype, factor.dtype))
-    return out
+def widened(x: Tensor, *others: Tensor) -> Tensor:
+    """Features or sums in the type that PyG's products with others have."""
+    for other in others:
+        x = x.to(torch.promote_types(x.dtype, other.dtype))
+    return x
 
 
 def check_counts(**counts: int) -> None:
