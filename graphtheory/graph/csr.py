@@ -153,7 +153,7 @@ def rows_of_edges(
     structure is made only there, and only for `both`.
     """
     if edge_index.is_cpu or not is_plain(edge_index) or is_tracing():
-        return list(csr_from_edges(edge_index, num_src, num_dst)), [], [int(one) for one in asked]
+        return list(csr_from_edges(edge_index, num_src, num_dst)), [], [*map(int, asked)]
     return _rows_on_device(edge_index, num_src, num_dst, both, asked)
 
 

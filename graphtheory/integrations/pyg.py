@@ -22,11 +22,10 @@ from graphtheory.nn.conv import (
     hetero_conv,
     on_core,
     pna_conv,
-    sparse_features,
     weighted_sums,
 )
 from graphtheory.nn.conv.on_core import OnCore, OwnPropagate
-from graphtheory.ops.derivatives import may_run_twice
+from graphtheory.nn.conv.sparse_features import read_few
 
 _DROP_INS: dict[type[nn.Module], Any] = {
     getattr(pyg, name): getattr(module, name)
@@ -277,7 +276,7 @@ def _read_sparsely(model: nn.Module) -> None:
     """Let a model get `SparseFeatures` in the place of dense features with few non-zeros."""
     compiled = hasattr(model, "_orig_mod")  # torch.compile takes no such tensor
     if not compiled and _place(model) is None:
-        model.register_forward_pre_hook(_read_few, with_kwargs=True)
+        model.register_forward_pre_hook(read_few, with_kwargs=True)
         vars(model)[_PREPARE] = partial(_unhooked, model)
 
 
@@ -290,22 +289,7 @@ def _read_densely(model: nn.Module) -> None:
 
 
 def _place(model: nn.Module) -> int | None:
-    return next((i for i, hook in model._forward_pre_hooks.items() if hook is _read_few), None)
-
-
-def _read_few(model: nn.Module, args: Any, kwargs: Any) -> Any:
-    if torch.compiler.is_compiling() or may_run_twice(model.training):
-        return None
-    for x in (*args, *kwargs.values()):
-        large = type(x) is torch.Tensor and x.numel() >= sparse_features.MIN_ENTRIES
-        if large or type(x) is dict:
-            return tuple(map(_few, args)), {name: _few(x) for name, x in kwargs.items()}
-    return None
-
-
-def _few(x: Any) -> Any:
-    sparse = sparse_features.maybe_sparse
-    return {kind: sparse(v) for kind, v in x.items()} if type(x) is dict else sparse(x)
+    return next((i for i, hook in model._forward_pre_hooks.items() if hook is read_few), None)
 
 
 def _unhooked(model: nn.Module) -> nn.Module:

@@ -147,8 +147,8 @@ def known(
             return None, None
     found = tuple(kind)
     plan: Plan | None = neighborhood.plans.get(found)
-    if plan is None or neighborhood.check_unchanged() is None:  # ids of which nothing is known
-        return found, None
+    if plan is None or not (neighborhood._sealed or neighborhood.check_unchanged() is not None):
+        return found, None  # ids of which nothing is known
     return found, plan
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.utils._pytree import tree_map
 
-from graphtheory.graph.content import PLAIN
+from graphtheory.graph.content import PLAIN, is_tracing
 
 TRANSFORMS = torch._C._functorch.TransformType
 BATCHED_GRADS: Any = torch._C._parse_dispatch_key("VmapMode")
@@ -51,6 +51,16 @@ def is_traced(args: tuple[Any, ...]) -> bool:
         return True
     for a in args:  # noqa: SIM110  (a generator costs as much as the rest)
         if isinstance(a, Tensor) and type(a) not in PLAIN:
+            return True
+    return False
+
+
+def is_followed(tensors: Maybe) -> bool:
+    """Whether a backward pass is to have a gradient of its own, or something has to see it."""
+    if torch.is_grad_enabled() or is_tracing() or is_batched():
+        return True
+    for t in tensors:  # noqa: SIM110  (as above)
+        if t is not None and type(t) not in PLAIN:
             return True
     return False
 

@@ -106,7 +106,7 @@ def prepare(
 
 
 def _of_matrix(grad: Tensor, x: Tensor) -> Tensor:
-    return grad.t() @ x
+    return torch.mm(grad.t(), x)
 
 
 def _over_nodes(grad: Tensor) -> Tensor:
@@ -183,13 +183,15 @@ class MappedReLU(Layer):
     def backward(self, grads: Sequence[Tensor], kept: Tensors, read: Tensors, needs: Needs) -> Any:
         (x, edge, weight, _, order, _), (indptr, indices, t_indptr, _, perm) = read, self.parts
         up, *values = (made(_one_head, t) for t in (grads[0], x, kept[0]))
-        rows = made(lambda order: order.index_select(0, perm), order)  # of the features, by source
+        rows = None
+        if needs[0]:  # of the features, by source
+            rows = made(lambda order: order.index_select(0, perm), order)
         found = self.kernels.relu_sum_backward(
             indptr, indices, order, t_indptr, rows, up, *values
         )  # fmt: skip
-        of_x, of_edge = (made(_flat, t) for t in found)
+        of_x, of_edge = (t if t is None else made(_flat, t) for t in found)
         return (
-            of_x if needs[0] else None,
+            of_x,
             made(torch.mm, of_edge, weight) if needs[1] else None,
             made(_of_matrix, of_edge, edge) if needs[2] else None,
             made(_over_nodes, of_edge) if needs[3] else None,
@@ -263,10 +265,11 @@ class MappedAttention(Layer):
         matrices, biases = self._maps(tensors)
         maps = [t for t in (*matrices, *biases) if t is not None]
         y = made(partial(_mapped, len(matrices)), tensors[0], *maps)
-        parts = [made(partial(_part, k, heads), y) for k in range(len(matrices))]
-        out, *kept = self._attended(parts[:3], tensors)
-        total = made(torch.add, out, parts[3]) if len(parts) > 3 else out
-        return made(_flat, total), y, *kept
+        parts = [made(partial(_part, k, heads), y) for k in range(3)]
+        out, *kept = self._attended(parts, tensors)
+        flat = made(_flat, out)
+        kept = [flat if t is out else t for t in kept]
+        return made(_with_root, flat, y) if len(matrices) > 3 else flat, y, *kept
 
     def _attended(self, parts: Sequence[Tensor], tensors: Sequence[Any]) -> tuple[Tensor, ...]:
         """The output [N, H, D] without the fourth map, and what else the gradient reads."""
@@ -280,11 +283,11 @@ class MappedAttention(Layer):
         y, heads, (matrices, biases) = kept[0], self.options[0], self._maps(read)
         of_y, count = made(torch.empty_like, y), len(matrices)
         parts = [made(partial(_part, k, heads), y) for k in range(3)]
-        into = [made(partial(_part, k, heads), of_y) for k in range(count)]
+        into = [made(partial(_part, k, heads), of_y) for k in range(3)]
         up = made(partial(_by_head, heads), grads[0])
-        before = self._gradients(up, parts, into[:3], kept[1:], read, needs)
-        for root in into[3:]:
-            made(Tensor.copy_, root, up)
+        before = self._gradients(up, parts, into, kept[1:], read, needs)
+        if count > 3:
+            made(_copy_root, of_y, grads[0])
         found: list[Any] = [made(_of_inputs, of_y, *matrices) if needs[0] else None, *before]
         for some, of, args in (
             (matrices, _of_matrices, (of_y, read[0])), (biases, _over_nodes, (of_y,)),
@@ -298,7 +301,8 @@ class MappedAttention(Layer):
         read: Sequence[Any], needs: Needs,
     ) -> tuple[Any, ...]:  # fmt: skip
         """Write those of queries, keys and values; those of what stands before the matrices."""
-        (stats, out), (_, table, bucket, *_, seed), (_, *options) = kept, read, self.options
+        (stats, out), (_, table, bucket, *_, seed), (heads, *options) = kept, read, self.options
+        out = made(partial(_by_head, heads), out)
         *_, of_table = self.kernels.attention_backward(
             *self.parts, up, *parts, stats, bucket, 0 if table is None else len(table), *options,
             seed, out=out, bias=None, table=table, into=into,
@@ -326,6 +330,14 @@ def _mapped(count: int, x: Tensor, *maps: Tensor) -> Tensor:
 
 def _part(k: int, heads: int, maps: Tensor) -> Tensor:
     return maps[k].view(maps.size(1), heads, -1)
+
+
+def _with_root(out: Tensor, maps: Tensor) -> Tensor:
+    return out + maps[3]
+
+
+def _copy_root(maps: Tensor, grad: Tensor) -> Tensor:
+    return maps[3].copy_(grad)
 
 
 def _of_matrices(grad: Tensor, x: Tensor) -> Tensor:

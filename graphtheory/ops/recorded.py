@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 from torch._C._functorch import unwrap_if_dead
 
-from graphtheory.graph.content import is_tracing
 from graphtheory.ops import derivatives
 from graphtheory.ops.bounds import Own
 
@@ -89,16 +88,22 @@ class Recorded:
         if not grad:
             found = self.forward(tensors)
             return found and found[: self.work.outputs]
-        found = _apply(self, *[t if t is None else unwrap_if_dead(t) for t in tensors])
+        found = _apply(self, *[unwrap_if_dead(t) if type(t) is Tensor else t for t in tensors])
         return found if found is None or isinstance(found, tuple) else (found,)
 
     def forward(self, tensors: Tensors) -> Any:
         """The outputs, and what the backward pass reads; None of tensors of other kinds."""
-        return self._run("forward", self.work.forward, tensors)
+        replay = self._replays.get("forward")
+        found = None if replay is None else replay.call(tensors)
+        return self._run("forward", self.work.forward, tensors) if found is None else found
 
     def backward(self, grads: Sequence[Tensor], kept: Tensors, read: Tensors, needs: Needs) -> Any:
         """As of the work; None of tensors that have changed, which `differentiable` checks."""
-        if needs not in self._replays and kinds(*kept, *read) != self.saved:
+        tensors, replay = [*grads, *kept, *read], self._replays.get(needs)
+        found = None if replay is None else replay.call(tensors)
+        if found is not None:
+            return found
+        if replay is None and kinds(*kept, *read) != self.saved:
             return None
 
         def work(tensors: Tensors) -> Tensors:
@@ -107,18 +112,17 @@ class Recorded:
             found: Tensors = self.work.backward(above, rest[: len(kept)], rest[len(kept) :], needs)
             return found
 
-        return self._run(needs, work, [*grads, *kept, *read])
+        return self._run(needs, work, tensors)
 
     def _run(self, which: Any, work: Callable[[Tensors], Tensors], tensors: Tensors) -> Any:
-        """The results of `work`; None of other tensors than it was recorded for."""
+        """The results of `work`, recorded now; None of other tensors than it was recorded for."""
         if self._record is None:
             return work(tensors)
         replay = self._replays.get(which)
         if replay is None:
             found, self._replays[which] = self._record(work, tensors, self.work.parts)
             return found
-        found = replay(tensors)
-        return work(tensors) if found is None and replay.kinds == kinds(*tensors) else found
+        return work(tensors) if replay.kinds == kinds(*tensors) else None
 
 
 def kinds(*tensors: Tensor | None) -> list[Any]:
@@ -136,8 +140,8 @@ class _Function(torch.autograd.Function):
         outputs, kept = found[: work.outputs], found[work.outputs :]
         if len(outputs) > 1:
             ctx.shapes = [(out.shape, out.dtype) for out in outputs]
+            ctx.set_materialize_grads(False)
         ctx.recorded, ctx.kept = recorded, len(kept)
-        ctx.set_materialize_grads(False)
         read = work.reads(tensors, ctx.needs_input_grad[1:])
         if not recorded.saved:
             recorded.saved = kinds(*kept, *read)
@@ -148,13 +152,12 @@ class _Function(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *above: Tensor | None) -> Any:
         recorded, needs = ctx.recorded, ctx.needs_input_grad[1:]
-        grads = derivatives.materialized(ctx, list(above))
+        grads: Any = above if len(above) == 1 else derivatives.materialized(ctx, list(above))
         if grads is None:
             return (None,) * (1 + len(needs))
         saved, found = ctx.saved_tensors, None  # once: again is an error under checkpointing
         kept, read = saved[: ctx.kept], saved[ctx.kept : ctx.kept + len(needs)]
-        seen = torch.is_grad_enabled() or is_tracing() or derivatives.is_batched()
-        if not seen and not derivatives.is_traced((*grads, *kept, *read)):
+        if not derivatives.is_followed((*grads, *saved)):
             found = recorded.backward(grads, kept, read, needs)
         if found is None:
             found = derivatives.in_backward(recorded.work.differentiable, grads, kept, read, needs)

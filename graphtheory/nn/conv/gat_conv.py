@@ -103,6 +103,7 @@ class GATConv(GATBase, pyg.GATConv):
 
     propagate_type: ClassVar[dict[str, Any]] = {"x": OptPairTensor, "alpha": Tensor}
     edge_updater_type: ClassVar[dict[str, Any]] = {"alpha": OptPairTensor, "edge_attr": OptTensor}
+    arguments = "x", "edge_index", "edge_attr", "size", "return_attention_weights"
 
     def forward(
         self,

@@ -70,6 +70,7 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
 
     propagate_type: ClassVar[dict[str, Any]] = {"x": Tensor, "edge_weight": OptTensor}
     decomposes = True
+    arguments = "x", "edge_index", "edge_weight", "size"
     pays_from = 4_000, 2**20
     _kept: tuple[Any, Any, Rows] | None = None  # what is cached, sizes and versions, and its rows
 

@@ -57,6 +57,7 @@ class OnCore(MessagePassing):
     pays_on_gpu: ClassVar[int] = 2**22
     _pyg: type | None = None  # what a layer was before `accelerate`
     _again: Any = None  # the last call of a layer as one function
+    arguments: ClassVar[tuple[str, ...]] = ()  # of a `forward` that may be this function
 
     if TYPE_CHECKING:  # torch says Any
 
@@ -70,6 +71,10 @@ class OnCore(MessagePassing):
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """The result, as `__call__` of drop-ins; by PyG's layer if few edges are new to it."""
+        if self._again is not None and not torch.compiler.is_compiling():
+            found = self._again.at_once(self, args, kwargs)
+            if found is not None:
+                return found
         if self._pyg is None or not self._is_first(*args, **kwargs):
             return super().__call__(*args, **kwargs)
         theirs: Any = object.__new__(self.at_new_edges(self._pyg))

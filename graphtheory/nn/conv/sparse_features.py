@@ -13,6 +13,7 @@ from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.content import holds, is_plain, is_tracing
 from graphtheory.nn.conv.adjacency import outside_inference_mode
+from graphtheory.ops.derivatives import may_run_twice
 
 MAX_DENSITY = 0.05  # the largest share of non-zeros that is read by rows
 MIN_ENTRIES = 1 << 16  # the least number of entries for which that is worth it
@@ -164,6 +165,20 @@ _OF_SHAPE: set[Any] = {
 }  # fmt: skip
 for _name in ("shape", "ndim", "dtype", "device", "layout", "is_sparse", "is_cuda"):
     _OF_SHAPE.add(getattr(Tensor, _name).__get__)
+
+
+def read_few(model: torch.nn.Module, args: Any, kwargs: Any) -> Any:
+    """A hook before the forward pass, which reads features with few non-zeros by these."""
+    if torch.compiler.is_compiling() or may_run_twice(model.training):
+        return None
+    for x in (*args, *kwargs.values()):
+        if (type(x) is Tensor and x.numel() >= MIN_ENTRIES) or type(x) is dict:
+            return tuple(map(_few, args)), {name: _few(x) for name, x in kwargs.items()}
+    return None
+
+
+def _few(x: Any) -> Any:
+    return {kind: maybe_sparse(v) for kind, v in x.items()} if type(x) is dict else maybe_sparse(x)
 
 
 def maybe_sparse(x: Any) -> Any:

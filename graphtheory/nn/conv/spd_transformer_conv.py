@@ -1,7 +1,7 @@
 """The graph transformer layer with shortest-path-distance encoding."""
 
 import copy
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -139,6 +139,10 @@ class SPDTransformerConv(DotProduct):
         if self.value_table is not None:
             nn.init.normal_(self.value_table, std=_VALUE_STD)
 
+    arguments = (
+        "x", "edge_index", "distance", "return_attention_weights", "edge_attr", "attn_bias",
+    )  # fmt: skip
+
     def forward(
         self,
         x: Tensor | PairTensor,
@@ -189,14 +193,14 @@ class SPDTransformerConv(DotProduct):
         return value_j * nn.functional.dropout(alpha, self.dropout, self.training)[..., None]
 
     def _bias(self, adj: Adjacency, distance: Tensor | None) -> Bias:
-        nb = adj.neighborhood
-        if self.bucket_bias is None:
+        nb, bias = adj.neighborhood, self.bucket_bias
+        if bias is None:
             return None
         if distance is None:
-            return self.bucket_bias(hops(nb) if nb.distance is None else nb.distance)
+            return bias(hops(nb) if nb.distance is None else nb.distance)
         if not isinstance(distance, Tensor) or distance.shape != (nb.indices.size(0),):
             on_core.check_entries("distance", distance, "edge", nb.indices.size(0))
-        return self.bucket_bias(distance, adj.order)
+        return bias(distance, adj.order)
 
     def _with_more(self, bias: Bias, more: Tensor | None, adj: Adjacency) -> Bias:
         if more is None:
@@ -233,6 +237,9 @@ class SPDTransformerConv(DotProduct):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, heads={self.heads})"
+
+
+cast(Any, SPDTransformerConv).__call__ = on_core.OnCore.call
 
 
 def attend(

@@ -144,7 +144,7 @@ class DotProduct(OnCore):
     ) -> Tensor | None:
         """The output, W x of `skip` included, as one function; None where its parts have to run.
 
-        Features of edges are the second of `args`.
+        Features of edges are the third of `args`.
         """
         x, maps = args[0], [self.lin_query, self.lin_key, self.lin_value]
         if skip is not None:
@@ -154,10 +154,10 @@ class DotProduct(OnCore):
         if not on_core.run_inside(x, *maps):
             return None
         own: tuple[Any, ...] = (None, None)
-        kind, free = layers.MappedAttention, 1
+        kind, free = layers.MappedAttention, [0]
         if features is not None:
-            kind, free = edge_layers.MappedEdgeAttention, 2
-            if bias is not None or features is not args[1] or not self._maps_edges(features, adj):
+            kind, free = edge_layers.MappedEdgeAttention, [0, 2]
+            if bias is not None or features is not args[2] or not self._maps_edges(features, adj):
                 return None
             own = features, self.lin_edge.weight, adj.order
         elif isinstance(bias, ops.BucketedBias):
@@ -288,6 +288,7 @@ class TransformerConv(DotProduct, pyg.TransformerConv):
         "query": Tensor, "key": Tensor, "value": Tensor, "edge_attr": OptTensor,
     }  # fmt: skip
     value_table = None
+    arguments = "x", "edge_index", "edge_attr", "return_attention_weights"
 
     def forward(
         self,
@@ -296,7 +297,7 @@ class TransformerConv(DotProduct, pyg.TransformerConv):
         edge_attr: Tensor | None = None,
         return_attention_weights: bool | None = None,
     ) -> Any:
-        args = (x, edge_attr, edge_index, return_attention_weights)
+        args = (x, edge_index, edge_attr, return_attention_weights)
         if self._again is not None and not torch.compiler.is_compiling():
             found = self._again(self, *args)
             if found is not None:

@@ -352,7 +352,7 @@ class GINEConv(Sums, pyg.GINEConv):
         if edge_attr.shape != shape or not on_core.run_inside(x, lin):
             return None
         given = x, edge_attr, lin.weight, lin.bias, adj.neighborhood.perm
-        return again.compute(self, args, layers.MappedReLU, adj.neighborhood, given, free=2)
+        return again.compute(self, args, layers.MappedReLU, adj.neighborhood, given, free=[0, 1])
 
 
 def _terms(

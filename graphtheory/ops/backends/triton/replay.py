@@ -7,7 +7,9 @@ tensors of the kind, which takes a tenth of the time.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +19,7 @@ from torch import Tensor
 from graphtheory.ops.recorded import Tensors, kinds, thread
 
 Function = Callable[[Tensors], Any]
+Step = tuple[Any, list[int], Any]  # what runs, places of its arguments, what is known of its result
 
 
 class Launcher(NamedTuple):
@@ -54,7 +57,7 @@ class Recorder:
         self._places = {id(t): k for k, t in enumerate(given) if t is not None}
         self.fixed = {id(t): t for t in fixed}
         self.constants: list[Any] = []
-        self.steps: list[tuple[Any, list[int], Any]] = []  # what runs, places of its arguments
+        self.steps: list[Step] = []
         self.void = False
 
     def forget(self) -> None:
@@ -76,14 +79,16 @@ class Recorder:
 
     def made(self, found: Any, function: Callable[..., Any], args: Tensors) -> None:
         """Note a tensor that a function has made of others, or a tuple of them."""
-        places, offset = [self.place(t) for t in args], None
+        places, offset, shape = [self.place(t) for t in args], None, None  # of another view
         self.void |= min(places, default=0) < 0
         of = args[0] if len(args) == 1 else None
         if of is not None and isinstance(found, Tensor) and found is not of:
             offset = _offset(found, of)
+            if offset == 0 and found.is_contiguous() and found.nbytes == of.nbytes:
+                shape = found.shape
         several = found if isinstance(found, tuple) else None
         count = None if several is None else len(several)
-        self.steps.append((function, places, (len(self._held), count, offset)))
+        self.steps.append((function, places, (len(self._held), count, offset, shape)))
         for tensor in (found,) if several is None else several:
             self._places[id(tensor)] = len(self._held)
             self._held.append(tensor)
@@ -118,6 +123,10 @@ def record(work: Function, tensors: Tensors, fixed: Sequence[Tensor]) -> tuple[T
     return found, Replay(note, apart, found)
 
 
+def _never(tensors: Tensors) -> None:
+    """What a record gives that cannot be gone through with other tensors."""
+
+
 class Replay:
     """The steps of a record, for tensors of the same kind, as one function of Python."""
 
@@ -128,26 +137,25 @@ class Replay:
         least = min((k or 0 for k in self._results), default=0)
         void = note.void or not self._launchers or least < 0
         note.forget()
-        self._note = None if void else note  # which holds what is the same in every call
-        self._call: Function | None = None
+        self._note: Any = None if void else note  # which holds what is the same in every call
+        self.call: Function = _never if void else self._first
+        """What `work` would return of tensors; None where it has to run itself."""
 
-    def __call__(self, tensors: Tensors) -> Tensors | None:
-        """What `work` would return; None where it has to run itself."""
-        if self._call is None:
-            if self._note is None:
-                return None
-            self._call = self._written(self._note)  # now: many records are never used
-        return self._call(tensors)
+    def _first(self, tensors: Tensors) -> Tensors | None:
+        self.call = self._written(self._note)  # now: many records are never used
+        found: Tensors | None = self.call(tensors)
+        return found
 
     def _written(self, note: Recorder) -> Function:
         """The function, which returns None where `work` has to run itself."""
-        some = [k for k, kind in enumerate(self.kinds) if kind is not None]
-        device = self.kinds[some[0]][2]
         names: dict[str, Any] = {
             "current": torch._C._cuda_getDevice, "on": torch.cuda.device_of,
             "watched": watched, "kernels": {one.kernel for one in self._launchers},
             "stream_of": self._launchers[0].stream,
         }  # fmt: skip
+        lines, read, addresses = _lines(note, self._results, names)
+        some = [k for k, kind in enumerate(self.kinds) if kind is not None and k in read]
+        pointers, device = [k for k in some if k in addresses], self.kinds[some[0]][2]
         differs = [f"t{k} is not None" for k, kind in enumerate(self.kinds) if kind is None]
         for k in some:
             shape, names[f"type{k}"], at = self.kinds[k]
@@ -155,19 +163,17 @@ class Replay:
                 f"t{k} is None or t{k}.shape != {(*shape,)} or t{k}.dtype is not type{k} or "
                 f"t{k}.get_device() != {at} or t{k}.stride() != {self._strides[k]}"
             )
-        every = [f"t{k}" for k in range(len(self.kinds))]
-        args = ", ".join(every + [f"p{k}" for k in some])
+        every = ", ".join(f"t{k}" for k in range(len(self.kinds)))
         lines = [
             "def call(tensors):",
-            f" {', '.join(every)}, = tensors",
+            f" {every}, = tensors",
             f" if {' or '.join(differs)} or watched(*kernels): return None",
-            *(f" p{k} = t{k}.data_ptr()" for k in some),
-            f" if ({' | '.join(f'p{k}' for k in some)}) & 15: return None",
-            f" if current() == {device}: return run({args})",
-            f" with on(t{some[0]}): return run({args})",
-            f"def run({args}):",
+            *(f" p{k} = t{k}.data_ptr()" for k in pointers),
+            f" if ({' | '.join(f'p{k}' for k in pointers) or 0}) & 15: return None",
+            f" if current() != {device}:",
+            f"  with on(t{some[0]}): return call(tensors)",
             f" stream = stream_of({device})",
-            *_lines(note, self._results, names),
+            *lines,
             f" return [{', '.join('None' if k is None else f't{k}' for k in self._results)}]",
         ]
         exec(compile("\n".join(lines), "<replay>", "exec"), names)
@@ -175,8 +181,13 @@ class Replay:
         return found
 
 
-def _lines(note: Recorder, results: Sequence[int | None], names: dict[str, Any]) -> list[str]:
-    """The steps as lines of Python: t3 is the tensor at place 3, and p3 its address."""
+def _lines(
+    note: Recorder, results: Sequence[int | None], names: dict[str, Any]
+) -> tuple[list[str], set[int], set[int]]:
+    """The steps as lines of Python: t3 is the tensor at place 3, and p3 its address.
+
+    Also the places of the tensors that they read, and of those whose addresses they read.
+    """
     asked, used, lines = {k for k in results if k is not None}, set[int](), list[str]()
 
     def shown(place: int) -> str:
@@ -189,7 +200,7 @@ def _lines(note: Recorder, results: Sequence[int | None], names: dict[str, Any])
         names[f"c{-place}"] = constant
         return f"c{-place}"
 
-    for n, (what, places, made) in reversed([*enumerate(note.steps)]):
+    for n, (what, places, made) in reversed([*enumerate(_reshaped(note.steps, results))]):
         if made is None:
             launcher, sizes = what
             args = ", ".join(map(shown, places))
@@ -198,7 +209,7 @@ def _lines(note: Recorder, results: Sequence[int | None], names: dict[str, Any])
             grid = ", ".join(map(str, sizes))
             lines.append(f" launch{n}({grid}, stream, *code{n}, ({args}, *constants{n}))")
             continue
-        first, count, offset = made
+        first, count, offset, _ = made
         found = range(first, first + (count or 1))
         if not places and not (asked | used) & {*found}:
             continue  # memory that nothing reads
@@ -211,7 +222,29 @@ def _lines(note: Recorder, results: Sequence[int | None], names: dict[str, Any])
         lines.append(f" {left} = make{n}({', '.join(f't{k}' for k in places)})")
         names[f"make{n}"] = what
         asked |= {*places}
-    return lines[::-1]
+    return lines[::-1], asked | used, used
+
+
+def _reshaped(steps: Sequence[Step], results: Sequence[int | None]) -> list[Step]:
+    """The steps; memory of which only another shape is used has that shape from the beginning."""
+    uses = Counter(k for k in results if k is not None)
+    uses.update(k for _, places, made in steps if made is not None for k in places)
+    found, rooms = [[step] for step in steps], {}
+    for n, (what, places, made) in enumerate(steps):
+        if made is None:
+            continue
+        if getattr(what, "func", None) is torch.empty_like:
+            rooms[made[0]] = n
+        elif made[3] is not None and places[0] in rooms and uses[places[0]] == 1:
+            at = rooms[places[0]]
+            one = steps[at][0].args[0].as_strided((1,), (1,))
+            whole = partial(torch.empty_like, one.expand(made[3]))
+            found[at] = [
+                (whole, [], (made[0], None, None, None)),
+                (None, [made[0]], (places[0], None, 0, None)),  # whose address is enough
+            ]
+            found[n] = []
+    return [step for some in found for step in some]
 
 
 def _offset(view: Tensor, of: Tensor) -> int | None:

@@ -296,13 +296,16 @@ def relu_sum(
 
 
 def relu_sum_backward(
-    indptr: Tensor, indices: Tensor, order: Tensor, t_indptr: Tensor, edges: Tensor,
+    indptr: Tensor, indices: Tensor, order: Tensor, t_indptr: Tensor, edges: Tensor | None,
     grad: Tensor, value: Tensor, features: Tensor,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Gradients of value and features."""
-    of_value, of_features = room_like(value, features)
+) -> tuple[Tensor | None, Tensor]:  # fmt: skip
+    """Gradients of value, None without the `edges` of each source, and of features."""
+    (of_features,) = room_like(features)
     args = (order if len(order) else None, None, value, features, None, grad, of_features)
     _messages(indptr, value, [None, None], indices, *args, relu=True)
+    if edges is None:
+        return None, of_features
+    (of_value,) = room_like(value)
     weighted_sums(t_indptr, edges, None, None, of_features, of_value, sum_type(value))
     return of_value, of_features
 

@@ -356,6 +356,12 @@ def map_replaced(layer: Any, edges: Tensor, hops: Tensor) -> None:
     setattr(layer, name, type(getattr(layer, name))(5, H * D, bias=name != "lin").double())
 
 
+def of_a_user(layer: Any, edges: Tensor, hops: Tensor) -> None:
+    kind = type(layer)
+    twice = {"forward": lambda self, *args, **named: 2 * kind.forward(self, *args, **named)}
+    layer.__class__ = type("Twice", (kind,), twice)
+
+
 CHANGES: dict[str, Callable[..., None]] = {
     "nothing": lambda *_: None,
     "a parameter in place": lambda layer, *_: next(layer.parameters()).data.add_(1),
@@ -369,6 +375,14 @@ CHANGES: dict[str, Callable[..., None]] = {
     "a slope": put("negative_slope", lambda slope: 0.7),
     "a scale": put("scale", lambda scale: 3.0),
     "frozen": lambda layer, *_: [p.requires_grad_(False) for p in layer.parameters()][:0],
+    "a hook": lambda layer, *_: (
+        layer.register_forward_hook(lambda module, args, out: 2 * out) and None
+    ),
+    "a hook before": lambda layer, *_: (
+        layer.register_forward_pre_hook(lambda module, args: (2 * args[0], *args[1:])) and None
+    ),
+    "a replaced forward": put("forward", lambda f: lambda *args: 2 * f(*args)),
+    "a class of a user": of_a_user,
     "edges in place": lambda layer, edges, _: edges[0].add_(1).remainder_(N),
     "hops in place": lambda layer, _, hops: hops.add_(1),
 }
@@ -390,7 +404,7 @@ OF_LIN = ("another map", "a hook on a map", "a replaced forward of a map", "anot
             *SUMS,
         )
         for change in CHANGES
-        if name not in SUMS or not (change in OF_LIN or change == "a replaced message")
+        if name not in SUMS or change not in (*OF_LIN, "a replaced message", "a class of a user")
     ]
     + [(name, "a replaced message") for name in ("SAGE", "GIN", "GINE")]
     + [("GINE", "a hook on a map")],
@@ -408,7 +422,7 @@ def test_a_call_is_done_again_only_while_nothing_has_changed(name, change, monke
     CHANGES[change](layer, edges, hops)
     fresh = copy.deepcopy(layer)
     assert fresh._again is None and pickle.loads(pickle.dumps(LAYERS[name][0]))._again is None
-    for _ in range(2):
+    for _ in range(3):
         torch.manual_seed(1)
         found = layer(x, edges, *more)
         torch.manual_seed(1)
@@ -416,6 +430,20 @@ def test_a_call_is_done_again_only_while_nothing_has_changed(name, change, monke
         torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
         assert change != "nothing" or done[0] is not None
         assert found.requires_grad == wanted.requires_grad
+
+
+@pytest.mark.parametrize("name", ["GCN", "GAT", "transformer", "distances"])
+def test_a_call_done_again_takes_the_arguments_of_forward(name: str) -> None:
+    layer, edges, x = copy.deepcopy(LAYERS[name][0]).float(), edge_list(), torch.randn(N, 5)
+    named = {"distance": HOPS} if name == "distances" else {}
+    wanted = [layer(x, edges, **named) for _ in range(4)][-1]
+    again = layer._again
+    assert torch.equal(layer(edge_index=edges, x=x, **named), wanted) and layer._again is again
+    for wrong in ({"edges": edges}, {"edge_index": edges, "more": 1}):
+        with pytest.raises(TypeError, match="unexpected keyword argument"):
+            layer(x, **wrong)
+    with pytest.raises(TypeError, match="multiple values for argument"):
+        layer(x, edges, x=x)
 
 
 def test_what_a_call_is_done_again_by_goes_with_the_layer() -> None:
