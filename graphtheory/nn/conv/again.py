@@ -17,7 +17,7 @@ from torch_geometric.nn.dense import Linear
 
 from graphtheory.graph.content import is_tracing, state_of
 from graphtheory.nn.conv.on_core import REDUCTIONS
-from graphtheory.nn.conv.sparse_features import MIN_ENTRIES, read_few
+from graphtheory.nn.conv.sparse_features import may_change
 from graphtheory.ops import layers
 from graphtheory.ops.derivatives import needs_grad
 from graphtheory.ops.recorded import Tensors
@@ -87,10 +87,8 @@ class Again:
         self._containers = [one for one in containers if len(one)]
         hooks = vars(layer)["_forward_pre_hooks"]
         self._contents += [hooks] if hooks else []
-        large = any(args[k].numel() >= MIN_ENTRIES for k in free)  # which `read_few` may change
-        unseen = all(hook is read_few for hook in hooks.values()) and not (hooks and large)
-        hooked = any(vars(layer)[name] for name in _HOOKS)
-        whole = unseen and "forward" not in vars(layer) and not hooked
+        hooked = any(vars(layer)[name] for name in _HOOKS) or may_change(hooks, args)
+        whole = "forward" not in vars(layer) and not hooked
         self._names = _arguments(type(layer)) if whole else ()
         self._named = [{*self._names[k:]} for k in range(len(self._names) + 1)]
         vars(layer)[_NAME] = self  # a fact too, of which nothing is held: no circle

@@ -17,6 +17,7 @@ from torch_geometric.utils import is_sparse
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.content import innermost_transform
 from graphtheory.nn.conv.first_calls import is_first
+from graphtheory.nn.conv.sparse_features import may_change
 from graphtheory.ops.derivatives import needs_grad
 from graphtheory.ops.edge import Reduction
 
@@ -79,7 +80,8 @@ class OnCore(MessagePassing):
             return super().__call__(*args, **kwargs)
         theirs: Any = object.__new__(self.at_new_edges(self._pyg))
         object.__setattr__(theirs, "__dict__", vars(self))  # the same parameters and state
-        hooked = self._forward_pre_hooks or self._backward_pre_hooks  # the others are none
+        hooks = self._forward_pre_hooks  # and those before the backward pass; there are no others
+        hooked = self._backward_pre_hooks or (hooks and may_change(hooks, (*args, kwargs.get("x"))))
         return (theirs if hooked else theirs.forward)(*args, **kwargs)
 
     @staticmethod

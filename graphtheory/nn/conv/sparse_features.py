@@ -1,6 +1,6 @@
 """Features of which few are not zero, in the place of a dense tensor."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -175,6 +175,14 @@ def read_few(model: torch.nn.Module, args: Any, kwargs: Any) -> Any:
         if (type(x) is Tensor and x.numel() >= MIN_ENTRIES) or type(x) is dict:
             return tuple(map(_few, args)), {name: _few(x) for name, x in kwargs.items()}
     return None
+
+
+def may_change(hooks: Mapping[int, Any], inputs: Iterable[Any]) -> bool:
+    """Whether hooks before a forward pass are others than `read_few`, or may change the inputs."""
+    if not hooks:
+        return False
+    of_nodes = (x for x in inputs if type(x) is Tensor and x.is_floating_point())
+    return {*hooks.values()} != {read_few} or any(x.numel() >= MIN_ENTRIES for x in of_nodes)
 
 
 def _few(x: Any) -> Any:
