@@ -133,19 +133,15 @@ def state_of(*tensors: Tensor) -> Hashable | None:
     states: list[Hashable] = []
     undisturbed = innermost_transform() is None and not torch.compiler.is_compiling()
     for tensor in tensors:
-        if (
-            undisturbed
-            and type(tensor) is Tensor
-            and tensor.dtype in _FLAT
-            and tensor.layout is torch.strided
-            and tensor.is_cpu
-            and tensor.is_contiguous()
-        ):  # edge lists, row pointers, distances, buckets: in one step
-            content = tensor.numpy().reshape(-1)
-        elif not is_plain(tensor):
+        strided = undisturbed and tensor.layout is torch.strided and type(tensor) in PLAIN
+        if not (strided and (tensor.is_cpu or not tensor.is_meta)) and not is_plain(tensor):
             return None
-        elif tensor.is_cpu:
-            content = _array(tensor)
+        if tensor.is_cpu:
+            ids = strided and tensor.dtype in _FLAT and type(tensor) is Tensor
+            if ids and tensor.is_contiguous():  # edge lists, pointers, distances: in one step
+                content = tensor.numpy().reshape(-1)
+            else:
+                content = _array(tensor)
         elif tensor.is_inference():
             return None
         else:

@@ -13,6 +13,7 @@ from graphtheory.graph import Neighborhood, bipartite, causal, cliques
 from graphtheory.graph.content import PerTensorCache
 from graphtheory.ops.arguments import BucketedBias, EdgeFeatures, check_attention
 from graphtheory.ops.call import AttentionCall, known, run
+from graphtheory.ops.fused import recorded_attention
 
 
 @overload
@@ -96,6 +97,10 @@ def attention(
     kind, plan = known("attention", neighborhood, *given)
     if plan is None:
         check_attention(query, key, value, neighborhood, bias, scale, dropout, edges)
+    elif edges is None and plan.recorded:
+        args = query, key, value, neighborhood, bias, dropout, generator
+        out: Tensor = recorded_attention(plan, *args)
+        return out
     found = () if edges is None else (edges,) if isinstance(edges, EdgeFeatures) else tuple(edges)
     call = AttentionCall.of(
         query, key, value, neighborhood, bias, scale, dropout, generator, edges=found, plan=plan

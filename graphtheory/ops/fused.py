@@ -12,11 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphtheory.graph import Neighborhood
+from graphtheory.graph.content import check_lookup
 from graphtheory.ops import kernels, reference
 from graphtheory.ops.arguments import BucketedBias, EdgeFeatures
 from graphtheory.ops.backend import BACKENDS, Backend
-from graphtheory.ops.call import AttentionCall, Call, bias_parts, structure, sum_type
-from graphtheory.ops.dropout import dropout_factor
+from graphtheory.ops.call import AttentionCall, Call, Plan, bias_parts, structure, sum_type
+from graphtheory.ops.dropout import draw_seed, dropout_factor
 from graphtheory.ops.kernels import neighborhood_of
 from graphtheory.ops.look_up import bias_per_edge
 from graphtheory.ops.operator import FusedOp
@@ -107,6 +109,22 @@ def attention(call: AttentionCall, backend: Backend) -> Any:
         call.query, call.key, call.value, *bias_parts(call.bias), call.seed,
         structure(call, backend), call.scale, call.dropout, backend.name, plan=call.plan,
     )[0]  # fmt: skip
+
+
+def recorded_attention(
+    plan: Plan, query: Tensor, key: Tensor, value: Tensor, nb: Neighborhood,
+    bias: Tensor | BucketedBias | None, dropout: float, generator: torch.Generator | None,
+) -> Any:  # fmt: skip
+    """What attention without features of edges gives by the recorded launches of a plan."""
+    assert plan.recorded is not None
+    if plan.by_source:
+        nb._turned()  # which checks the ids
+    by_edge, table, bucket = bias_parts(bias)
+    if bucket is not None:
+        check_lookup("bias.bucket", bucket, table)
+    seed = draw_seed(generator, query.device) if dropout > 0 else None
+    tensors = query, key, value, by_edge, table, bucket, seed
+    return plan.recorded[_attention](tensors, plan.grad)[0]
 
 
 def _width(a: Any) -> int:

@@ -16,6 +16,7 @@ from torch.nn.modules.module import _has_any_global_hook as has_global_hooks
 from torch_geometric.nn.dense import Linear
 
 from graphtheory.graph.content import is_tracing, state_of
+from graphtheory.nn.bias import BucketBias
 from graphtheory.nn.conv.on_core import REDUCTIONS
 from graphtheory.nn.conv.sparse_features import may_change
 from graphtheory.ops import layers
@@ -25,9 +26,11 @@ from graphtheory.ops.recorded import Tensors
 _NAME = "_again"  # of the attribute of a layer
 _CONTENTS = ("_parameters", "_buffers", "_modules")
 _HOOKS = ("_forward_hooks", "_backward_hooks", "_backward_pre_hooks")
-_PLAIN = Linear, *REDUCTIONS  # parts of which no other attribute decides anything
-_deciding = itemgetter("_parameters", "_forward_pre_hooks", *_HOOKS)
+_DECIDING = "_parameters", "_forward_pre_hooks", *_HOOKS
 _Read = Callable[[dict[str, Any]], Iterable[Any]]
+# parts of which no other attribute decides anything
+_READ: dict[type, _Read] = dict.fromkeys((Linear, *REDUCTIONS), itemgetter(*_DECIDING))
+_READ[BucketBias] = itemgetter("num_buckets", "own_token", *_DECIDING)
 
 
 def compute(
@@ -76,7 +79,7 @@ class Again:
     ) -> None:  # fmt: skip
         inlined = (part for name, part in layer.named_children() if name != "nn")  # called as it is
         parts = [one for part in inlined for one in part.modules()]
-        of_part = (_deciding if type(one) in _PLAIN else dict.values for one in parts)
+        of_part = (_READ.get(type(one), dict.values) for one in parts)
         self._parts: list[tuple[nn.Module, _Read]] = [*zip(parts, of_part, strict=True)]
         own = [vars(layer), *map(vars, parts)]
         contents = [values[name] for values in own for name in _CONTENTS]
