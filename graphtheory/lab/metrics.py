@@ -46,11 +46,11 @@ def mass_by_distance(
     rows, hops = neighborhood.targets(), neighborhood.distance.long()
     degree = neighborhood.degree()
     busy = max(int((degree > 0).sum()), 1)
-    none = torch.zeros(256, device=hops.device)
-    uniform = none.index_add(0, hops, 1 / degree[rows].float()) / busy
+    none = torch.zeros(256, dtype=torch.float64, device=hops.device)
+    uniform = none.index_add(0, hops, 1 / degree[rows].double()) / busy
     out: list[dict[str, float | int]] = []
     for layer, weight in enumerate(weights, 1):
-        mass = none.index_add(0, hops, weight.float().mean(1)) / busy
+        mass = none.index_add(0, hops, weight.double().mean(1)) / busy
         out += [
             {"layer": layer, "distance": z, "mass": float(mass[z]), "uniform": float(uniform[z])}
             for z in torch.unique(hops).tolist()
@@ -78,6 +78,7 @@ def mass_on(
         raise ValueError(f"weights: shape {tuple(weights.shape)}, expected [{edges}, heads]")
     if relevant.shape != (edges,):
         raise ValueError(f"relevant: shape {tuple(relevant.shape)}, expected [{edges}]")
+    weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
     kept = torch.where(relevant, weights.mean(1), 0)
     per_node = weights.new_zeros(neighborhood.num_dst).index_add(0, neighborhood.targets(), kept)
     busy = neighborhood.degree() > 0

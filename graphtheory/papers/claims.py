@@ -65,8 +65,8 @@ class Crossing:
                 if x_next == x:
                     return float(x)
                 if self.log_measure:
-                    top, low = math.log(max(y, aim)), math.log(max(y_next, aim / 100))
-                    part = (top - math.log(aim)) / max(top - low, 1e-12)
+                    before, after = (math.log(max(value, aim / 100)) for value in (y, y_next))
+                    part = (before - math.log(aim)) / (before - after or 1e-12)
                 else:
                     part = (aim - y) / (y_next - y)
                 return float(x * (x_next / x) ** part if self.log_size else x + part * (x_next - x))

@@ -39,6 +39,12 @@ def test_mass_by_distance_by_hand() -> None:
     even = (1 / NB.degree()[NB.targets()])[:, None].expand(-1, 4)
     for row in metrics.mass_by_distance([even], NB):
         assert row["mass"] == pytest.approx(row["uniform"])
+    many = cliques([10] * 40_000)
+    many = many.replace(distance=torch.ones(many.num_edges, dtype=torch.uint8))
+    (row,) = metrics.mass_by_distance([torch.full((many.num_edges, 1), 0.1)], many)
+    assert (row["mass"], row["uniform"]) == pytest.approx((1, 1), abs=1e-6)
+    one, half = cliques([1000]), torch.full((1_000_000, 1), 1 / 1000).bfloat16()
+    assert metrics.mass_on(half, one, half[:, 0] > 0) == pytest.approx(1, abs=1e-3)
     nobody = Neighborhood(torch.zeros(4).long(), torch.zeros(0).long(), distance=HOPS[:0])
     assert metrics.mass_by_distance([torch.zeros(0, 2)], nobody) == []
     with pytest.raises(ValueError, match="neighborhood: has no distance"):

@@ -208,6 +208,8 @@ def test_where_a_curve_passes() -> None:
     assert straight(threshold=0.001).of(falling) == math.inf
     rising = Crossing("n", threshold=0.5, rising=True, log_measure=False)
     assert rising.of([(1, 0.0), (100, 1.0)]) == pytest.approx(10)
+    rising = Crossing("n", threshold=0.9, rising=True)
+    assert rising.of([(10, 0.8), (20, 0.95)]) == pytest.approx(16.081, abs=1e-3)
     # an error of 0 counts as a hundredth of the threshold
     steps = Crossing("n", threshold=0.1, log_size=False)
     assert steps.of([(1, 1.0), (2, 0.0)]) == pytest.approx(1 + 1 / 3)

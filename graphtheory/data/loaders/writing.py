@@ -93,6 +93,8 @@ def _whole(rows: dict[str, Any], nodes: int) -> dict[str, Any]:
                 f"{name}: {value.layout} of shape {tuple(value.shape)} for {nodes} rows, "
                 "expected a dense row for each; name those that shall travel in `attributes`"
             )
+        if isinstance(value, Tensor) and value.dtype is torch.bfloat16:
+            raise TypeError(f"{name}: dtype {value.dtype}, expected one that numpy has, as float16")
     return {name: value for name, value in rows.items() if not isinstance(value, Tensor)}
 
 

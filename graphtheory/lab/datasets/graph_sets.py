@@ -155,9 +155,10 @@ def with_transforms(graphs: GraphSet, transforms: Sequence[Transform]) -> GraphS
         raise ValueError(f"graphs: {len(graphs)} indexed graphs, expected the whole set")
     changed: list[Data] = []
     for position in range(len(graphs)):
-        before = graphs.get(position)
-        after = Compose(list(transforms))(copy(before))
-        new = {name: value for name, value in after if value is not before.get(name)}
+        given = graphs.get(position).clone()
+        after = Compose(list(transforms))(copy(given))
+        in_place = {n for n, value in given if isinstance(value, Tensor) and value._version}
+        new = {n: value for n, value in after if value is not given.get(n) or n in in_place}
         changed.append(Data(**new))
         if odd := set(changed[0].keys()) ^ set(new):
             raise ValueError(

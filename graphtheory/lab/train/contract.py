@@ -41,6 +41,8 @@ def digest(tensors: Iterable[Tensor]) -> str:
             parts = [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
         for part in parts:
             found.update(f"{part.dtype}{tuple(part.shape)}".encode())
+            if part.dtype is torch.bfloat16:  # which numpy does not know
+                part = part.view(torch.int16)
             found.update(part.detach().cpu().contiguous().numpy().data)
     return found.hexdigest()
 

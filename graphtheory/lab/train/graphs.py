@@ -27,7 +27,7 @@ class GraphSets(contract.Source):
     """Train on batches of graphs, drawn afresh in every epoch; evaluate on two other parts.
 
     An epoch's graphs are shuffled as a function of (seed, epoch) and cut into consecutive batches
-    at equal shares of their nodes, so that batches differ by less than one graph in size.
+    at equal shares of their nodes, from which a batch differs by less than one graph.
 
     Args:
         graphs: PyG graphs with x, edge_index and y, int64 [1], or float [1, T] with NaN where a

@@ -67,8 +67,13 @@ def _rocauc(logits: Tensor, y: Tensor) -> Tensor:
     if logits.size(1) != 2 or not 0 < positive < len(y):
         told = f"{logits.size(1)} classes, class 1 on {positive} of {len(y)} that are scored"
         raise UndefinedScoreError(f"metric='rocauc': {told}; expected 2 classes, and both there")
-    margin = (logits[:, 1] - logits[:, 0]).double()  # float32 would tie large margins
-    return classification.binary_auroc(margin.sigmoid(), y, validate_args=False)
+    margin = logits[:, 1] - logits[:, 0]
+    return classification.binary_auroc(_ranks(margin), y, validate_args=False)
+
+
+def _ranks(values: Tensor) -> Tensor:
+    """Numbers in [0, 1) in the order of the values; a sigmoid would tie large ones."""
+    return values.unique(return_inverse=True)[1].double() / max(values.numel(), 1)
 
 
 def _over_labels(score: Callable[..., Tensor], name: str, logits: Tensor, y: Tensor) -> Tensor:
@@ -77,7 +82,7 @@ def _over_labels(score: Callable[..., Tensor], name: str, logits: Tensor, y: Ten
         told = f"none of {y.size(1)} labels has both classes among {len(y)} scored rows"
         raise UndefinedScoreError(f"metric={name!r}: {told}; expected at least one")
     labels = both.nonzero().flatten().tolist()
-    scores, known = logits[:, labels].double().sigmoid(), y[:, labels].nan_to_num(-1).long()
+    scores, known = _ranks(logits[:, labels]), y[:, labels].nan_to_num(-1).long()
     return score(scores, known, len(labels), ignore_index=-1, validate_args=False)
 
 

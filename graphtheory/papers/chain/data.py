@@ -131,7 +131,7 @@ def _check_rho(p: float, rho: float, patterns: int) -> None:
 def _root_of_pairs(tau: float, rho: float, count: int, patterns: int) -> tuple[float, float]:
     """P and q of pairs whose power `count` has tau and (1 - rho) tau, through its eigenvalues."""
     q = (1 - rho) * tau
-    r = max(1 - tau - q, 0.0) / (patterns - 2)
+    r = max(1 - tau - q, 0.0) / max(patterns - 2, 1)
     total, gap = (tau + q - 2 * r) ** (1 / count), (tau - q) ** (1 / count)
     total += 2 * (1 - total) / patterns
     return (total + gap) / 2, (total - gap) / 2

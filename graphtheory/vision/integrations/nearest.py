@@ -25,6 +25,7 @@ def nearest_attention(
     """
     groups = query.size(1) // key.size(1)
     key, value = (t.repeat_interleave(groups, 1) if groups > 1 else t for t in (key, value))
+    query, key = query.to(value.dtype), key.to(value.dtype)  # positions are float32 under autocast
     mask = _additive_mask(mask, query, key, causal, masked_from)
     if torch.compiler.is_exporting():
         return _dense(query, key, value, mask, pattern, scale, dropout, with_weights)

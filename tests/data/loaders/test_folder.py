@@ -104,6 +104,9 @@ def test_what_cannot_be_written_is_refused_before_anything_is(data, tmp_path):
     sparse = Data(x=torch.eye(40).to_sparse_csr(), edge_index=data.edge_index)
     with pytest.raises(ValueError, match=r"x: torch.sparse_csr of shape \(2, 40\) for 2 rows"):
         GraphFolder.write(sparse, tmp_path / "sparse")
+    half = Data(x=torch.ones(40, 2).bfloat16(), edge_index=data.edge_index)
+    with pytest.raises(TypeError, match=r"x: dtype torch.bfloat16, expected one that numpy has"):
+        GraphFolder.write(half, tmp_path / "sparse")
     for value in (torch.zeros(1), torch.tensor(3.0)):
         data.level = value
         with pytest.raises(ValueError, match=r"level: torch.strided of shape .* for 2 rows"):

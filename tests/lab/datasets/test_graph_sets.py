@@ -106,6 +106,14 @@ def test_transforms_may_change_the_graph_and_share_what_they_do_not(rings) -> No
     assert made._data.x is rings._data.x and made.facts is rings.facts
     assert torch.equal(made.val_index, rings.val_index)
     assert with_transforms(rings, []) is rings
+
+    def doubled(graph: Data) -> Data:
+        graph.x.mul_(2)
+        return graph
+
+    before = rings._data.x.clone()
+    twice = with_transforms(rings, [doubled])
+    assert torch.equal(rings._data.x, before) and torch.equal(twice[0].x, 2 * rings[0].x)
     made = with_transforms(rings, [VirtualNode(), AddDistances()])
     assert made[2].num_nodes == 6 and made[2].distance.view(6, 6)[:, 5].tolist() == [1] * 5 + [0]
     assert rings[2].num_nodes == 5

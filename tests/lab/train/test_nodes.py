@@ -155,6 +155,13 @@ def test_fingerprint_sees_every_part(data: Data, name: str) -> None:
     assert module.describe()["sha256"] != before["sha256"]
 
 
+def test_features_that_numpy_does_not_know_have_a_fingerprint(data: Data) -> None:
+    data.x = data.x.bfloat16()
+    before = FullGraph(data.clone()).describe()["sha256"]
+    data.x[0, 0] += 1
+    assert FullGraph(data).describe()["sha256"] != before
+
+
 def test_a_batch_moves_whole_and_copies_nothing_that_is_there() -> None:
     graph = Neighborhood.from_edge_index(torch.tensor([[0], [1]]), num_nodes=2)
     mask = torch.tensor([True, False])

@@ -17,8 +17,11 @@ def test_accuracy_f1_and_rocauc_are_those_of_scikit_learn(generator: torch.Gener
     y = torch.randint(2, (200,), generator=generator)
     expected = roc_auc_score(y.numpy(), (logits[:, 1] - logits[:, 0]).numpy())
     assert rocauc(logits, y) == pytest.approx(expected, abs=1e-6)
-    logits = torch.tensor([[0.0, 20.0], [0.0, 21.0], [0.0, 19.0]])  # sigmoids are 1 in float32
-    assert rocauc(logits, torch.tensor([0, 1, 0])) == 1.0
+    logits = torch.tensor([[0.0, 50.0], [0.0, 70.0], [0.0, 45.0]])  # of which sigmoids are 1
+    y = torch.tensor([0, 1, 0])
+    assert rocauc(logits, y) == 1.0
+    for name in ("rocauc", "ap"):
+        assert SCORES[name](logits[:, 1:], y[:, None].float()) == 1.0
     logits = torch.randn(100, 5, generator=generator)
     y = torch.randint(4, (100,), generator=generator)
     logits[:, 4] = -9.0  # a class that occurs nowhere

@@ -184,6 +184,8 @@ def test_matrices_have_the_numbers_that_were_asked_for(generator: torch.Generato
         torch.testing.assert_close(tau_o, 0.4 * five)
         torch.testing.assert_close(rho_o, 0.1 * five)
         assert leads.all() == options.get("holds", True) and leads.any() == leads.all()
+    errors = data.TrajectoryErrors.of_output(0.9, 8 / 9, 2, 2)  # of two patterns
+    assert sum((errors.right[0], errors.rival[0])) == pytest.approx(1)
 
 
 def test_rivals_lie_on_the_trajectory_of_another_start() -> None:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from graphtheory.patterns import TopK
 from graphtheory.vision.nn import Fuse, Keep, Merge, unmerge
 from graphtheory.vision.nn.reduce import Oracle, Random
 
@@ -155,6 +156,15 @@ def test_gradient_checkpointing_gives_the_same_gradients(name: str, what: Any, z
 
 
 @torch.no_grad()
+@torch.no_grad()
+def test_nearest_attention_takes_positions_in_float32_under_autocast(zoo: ModuleType) -> None:
+    model = zoo.tiny("DINOv3 ViT")
+    with torch.autocast("cpu", torch.bfloat16):
+        wanted = hidden(model, zoo)
+        apply(model, TopK(1.0))
+        torch.testing.assert_close(hidden(model, zoo), wanted, atol=0.1, rtol=0.1)
+
+
 def test_all_tokens_are_given_back_to_heads_that_need_them(zoo: ModuleType) -> None:
     small = dict(zoo._SIZES)
     masked = hf.ViTForMaskedImageModeling(hf.ViTConfig(**small, encoder_stride=8)).eval()
