@@ -1,8 +1,11 @@
 """Rules for tokens in models of other libraries, and their form in a config that is saved."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from inspect import signature
 from typing import Any
+
+from torch import nn
 
 from graphtheory.patterns import TopK
 from graphtheory.vision.nn import (
@@ -143,21 +146,14 @@ def as_rule(what: What) -> TopK | Reduce | Semantic:
     return what
 
 
-_RULES = {r.__name__: r for r in (TopK, Reduce, Semantic, Keep, Fuse, Merge, Attended, Random)}
-
-
-# Arguments of the constructors of centers.
-_CENTERS: dict[type, Callable[[Any], dict[str, Any]]] = {
-    AveragePool: lambda pool: {"side": pool.side},
-    MaxPool: lambda pool: {"side": pool.side},
-    MaskPool: lambda pool: {
-        "side": pool.side,
-        "dim": pool.depthwise.in_channels,
-        "eps": pool.norm.eps,
-    },
-    MultiScale: lambda pool: {"parts": [encoded(part) for part in pool.parts]},
-    LearnedCenters: lambda pool: {"tokens": pool.tokens, "dim": pool.table.size(1)},
-}
+# What a config can name; each keeps the arguments of its constructor under their names.
+_KINDS: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (
+        TopK, Reduce, Semantic, Keep, Fuse, Merge, Attended, Random,
+        AveragePool, MaxPool, MaskPool, MultiScale, LearnedCenters,
+    )
+}  # fmt: skip
 
 
 def encoded(what: Any) -> Any:
@@ -168,18 +164,16 @@ def encoded(what: Any) -> Any:
     """
     if what is None or isinstance(what, (bool, int, float)):
         return what
-    if isinstance(what, (list, tuple)):
+    if isinstance(what, (list, tuple, nn.ModuleList)):
         return [encoded(part) for part in what]
     if isinstance(what, Mapping):
         return {"layers": [[number, encoded(rule)] for number, rule in what.items()]}
     kind = type(what)
-    if kind in _CENTERS:
-        return {"kind": kind.__name__, **_CENTERS[kind](what)}
-    if kind not in _RULES.values():
-        raise ValueError(
-            f"what: a {kind.__name__} cannot be saved in a config, expected {_known()}"
-        )
-    return {"kind": kind.__name__, **{f.name: encoded(getattr(what, f.name)) for f in fields(what)}}
+    if kind not in _KINDS.values():
+        known = ", ".join(_KINDS)
+        raise ValueError(f"what: a {kind.__name__} cannot be saved in a config, expected {known}")
+    given = {name: encoded(getattr(what, name)) for name in signature(kind).parameters}
+    return {"kind": kind.__name__, **given}
 
 
 def decoded(entry: Any) -> Any:
@@ -195,11 +189,7 @@ def decoded(entry: Any) -> Any:
     if "layers" in entry:
         return {number: decoded(rule) for number, rule in entry["layers"]}
     given = {name: decoded(value) for name, value in entry.items() if name != "kind"}
-    kinds = {kind.__name__: kind for kind in _CENTERS} | _RULES
-    if entry["kind"] not in kinds:
-        raise ValueError(f"config.graphtheory: names {entry['kind']!r}, expected {_known()}")
-    return kinds[entry["kind"]](**given)
-
-
-def _known() -> str:
-    return ", ".join((*_RULES, *(kind.__name__ for kind in _CENTERS)))
+    if entry["kind"] not in _KINDS:
+        known = ", ".join(_KINDS)
+        raise ValueError(f"config.graphtheory: names {entry['kind']!r}, expected {known}")
+    return _KINDS[entry["kind"]](**given)

@@ -69,7 +69,8 @@ def fitted_state(model: nn.Module, state: Mapping[str, Tensor], rules: Rules) ->
     parts: dict[str, dict[int, Tensor]] = {}
     unexpected = []
     for name, tensor in state.items():
-        ours = _renamed(name, rules)
+        matches = ((re.fullmatch(pattern, name), own) for pattern, own in rules)
+        ours = next((match.expand(own) for match, own in matches if match), "no rule")
         target, _, part = ours.partition("#")
         if target in wanted:
             parts.setdefault(target, {})[int(part or 0)] = tensor
@@ -88,14 +89,6 @@ def fitted_state(model: nn.Module, state: Mapping[str, Tensor], rules: Rules) ->
             f"unexpected: {_listed(unexpected)}; other shapes: {_listed(shapes)}"
         )
     return wanted | found  # empty tensors stay
-
-
-def _renamed(name: str, rules: Rules) -> str:
-    """Our name, "" for one to ignore, and what no parameter is called where no rule matches."""
-    for pattern, ours in rules:
-        if match := re.fullmatch(pattern, name):
-            return match.expand(ours)
-    return "no rule"
 
 
 def _joined(parts: Mapping[int, Tensor], like: Tensor) -> Tensor:

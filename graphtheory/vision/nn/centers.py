@@ -122,6 +122,7 @@ class MaskPool(OnGrid):
 
     def __init__(self, side: int, dim: int, *, eps: float = 1e-6) -> None:
         super().__init__(side)
+        self.dim, self.eps = dim, eps
         self.depthwise = nn.Conv2d(dim, dim, 3, padding=1, groups=dim)
         self.norm, self.score = nn.LayerNorm(dim, eps), nn.Linear(dim, 1, bias=False)
 
@@ -179,6 +180,7 @@ class LearnedCenters(Centers):
 
     def __init__(self, tokens: int, dim: int) -> None:
         super().__init__(tokens)
+        self.dim = dim
         self.table = nn.Parameter(torch.zeros(tokens, dim))
         self.reset_parameters()
 
