@@ -92,16 +92,6 @@ def unrecorded(default: Any = MISSING) -> Any:
     return field(default=default, metadata={"recorded": False})
 
 
-class _Cells(Finished[list[Measured]]):
-    """The file of finished cells and their rows."""
-
-    def read(self, line: dict[str, Any]) -> tuple[dict[str, Any], list[Measured]]:
-        settings, rows = super().read(line)
-        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            raise TypeError(f"rows: got {type(rows).__name__}, expected a list of objects")
-        return settings, rows
-
-
 @dataclass(frozen=True)
 class Grid:
     """Base of the settings of a figure: a frozen dataclass, some of whose fields are axes.
@@ -133,12 +123,13 @@ class Grid:
         names = [f.metadata.get("axis", f.name) for f in fields(self)]
         if twice := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"{type(self).__name__}: {twice[0]!r} names two fields of the grid")
-        axes = {f.metadata["axis"]: self._entries(f) for f in _axes(self)}
+        axes = {f.metadata["axis"]: self._entries(f) for f in fields(self) if "axis" in f.metadata}
         return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
 
     def key(self, cell: Cell) -> dict[str, Any]:
         """All that decides what the cell measures, as plain values."""
-        counted = any(isinstance(getattr(self, f.name), int) for f in _axes(self))
+        axes = [getattr(self, f.name) for f in fields(self) if "axis" in f.metadata]
+        counted = any(isinstance(entries, int) for entries in axes)
         out: dict[str, Any] = {}
         for f in fields(self):
             if "axis" in f.metadata:
@@ -161,7 +152,7 @@ class Grid:
                 trainings of the cells that have not ended leave their state about once a minute,
                 and go on from there.
         """
-        cells, finished = self.cells(), _Cells(kept)
+        cells, finished = self.cells(), Finished[list[Measured]](kept)
         todo = [cell for cell in cells if finished.find(self.key(cell)) is None]
         if kept is not None and under_way(kept).exists():
             keep = {_folder(kept, self.key(cell)) for cell in todo}
@@ -233,7 +224,3 @@ def label(cell: Cell) -> str:
 
     shown = {name: value for name, value in cell.items() if value is not None}
     return ", ".join(told(name, value) for name, value in shown.items()) or "all"
-
-
-def _axes(grid: Grid) -> list[Field[Any]]:
-    return [f for f in fields(grid) if "axis" in f.metadata]

@@ -71,7 +71,10 @@ class Finished(Generic[V]):
 
     def read(self, line: dict[str, Any]) -> tuple[Settings, V]:
         """Read the settings and the value of a line; the inverse of `line`."""
-        return dict(line["settings"]), line["rows"]
+        rows: Any = line["rows"]
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise TypeError(f"rows: got {type(rows).__name__}, expected a list of objects")
+        return dict(line["settings"]), rows  # type: ignore[return-value]
 
     def _name(self, settings: Settings) -> str:
         named = {part: settings[part] for part in self.named_by} or settings

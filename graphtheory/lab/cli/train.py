@@ -93,6 +93,8 @@ class Train(OnTrainer):
         self.refuse(images, "not for images, whose recipe fixes the number of epochs", "patience")
         self.refuse(not images, "got {}, only for a folder of images", "image_size")
         run = self._prepared(screen, images)
+        if run.by_hand:
+            screen.note(f"Set by hand: {run.by_hand}.")
         (self._on_images if images else self._on_graph)(screen, run)
 
     def _prepared(self, screen: Screen, images: bool) -> _Prepared:
@@ -120,22 +122,20 @@ class Train(OnTrainer):
         return _Prepared(bench, model, config, *length, by_hand, task, data, out)
 
     @contextmanager
-    def _training(
-        self, screen: Screen, run: _Prepared, *wrong: type[Exception]
+    def training(
+        self, screen: Screen, out: Path, num_nodes: int | None, *wrong: type[Exception]
     ) -> Iterator[dict[str, Any]]:
         """The training itself, for which it yields the options that `fit` has in any case."""
         from graphtheory.lab.bench.benchmark import thread_limit
 
-        if run.by_hand:
-            screen.note(f"Set by hand: {run.by_hand}.")
-        where = f"\nCheckpoint in {run.out}; --resume continues from it."
-        options = {"out_dir": run.out, "resume": self.resume, "seed": self.seed}
+        where = f"\nCheckpoint in {out}; --resume continues from it."
+        options = {"out_dir": out, "resume": self.resume, "seed": self.seed}
         with (
             show.on_interrupt(lambda: screen.note(where)),
             show.usage_errors(train.CheckpointError, OSError, *wrong),
-            thread_limit(self.threads, run.bench.num_nodes),
+            thread_limit(self.threads, num_nodes),
         ):
-            trainer = self.trainer_options(run.out)
+            trainer = self.trainer_options(out)
             yield options | {"progress": screen.progress, "trainer": trainer}
 
     def _on_images(self, screen: Screen, run: _Prepared) -> None:
@@ -147,7 +147,7 @@ class Train(OnTrainer):
         if images.listing:
             screen.note(f"classes: {', '.join(images.listing.classes)}")
         screen.note(f"{config.recipe}, batches of {config.batch_size}")
-        with self._training(screen, run, ValueError) as options:
+        with self.training(screen, run.out, None, ValueError) as options:
             result = train_images(run.task, run.data, images, **options)
             if self.follows:
                 return
@@ -181,7 +181,7 @@ class Train(OnTrainer):
         shown = report.options(run.config)
         screen.note(f"{title}: {shown}")
         untuned, measure = not bench.is_tuned(run.model), bench.measure
-        with self._training(screen, run, UndefinedScoreError) as options:
+        with self.training(screen, run.out, bench.num_nodes, UndefinedScoreError) as options:
             if run.model in bench.own_models:
                 screen.say(f"{run.model} is your own network, which is not tuned.")
             elif untuned:

@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphtheory.lab import plot
-from graphtheory.lab.bench.benchmark import thread_limit
 from graphtheory.lab.bench.config import checked_options, read_options, with_options
 from graphtheory.lab.bench.rows import Environment, Table
 from graphtheory.lab.cli import show
 from graphtheory.lab.cli.options import kinds
 from graphtheory.lab.cli.show import RefusedError, Screen
 from graphtheory.lab.report.page import Page
-from graphtheory.lab.train import CheckpointError, fit
+from graphtheory.lab.train import fit
 from graphtheory.papers.fusion import recipe as c
 
 if TYPE_CHECKING:
@@ -38,15 +37,8 @@ def learn(asked: "Train", screen: Screen) -> None:
         f"{recipe.epochs} epochs of {run.data.count} batches of {run.data.batch_size}, temperature "
         f"{recipe.temperature:g}, step {recipe.lr:g}"
     )
-    with (
-        show.on_interrupt(lambda: screen.note(f"\nCheckpoint in {out}; --resume goes on from it.")),
-        show.usage_errors(CheckpointError, OSError),
-        thread_limit(asked.threads, None),
-    ):
-        trained = fit(
-            run.task, run.data, epochs=recipe.epochs, out_dir=out, resume=asked.resume,
-            seed=asked.seed, progress=screen.progress, trainer=asked.trainer_options(out),
-        )  # fmt: skip
+    with asked.training(screen, out, None) as options:
+        trained = fit(run.task, run.data, epochs=recipe.epochs, **options)
         if asked.follows:
             return
         with screen.working("linear probe and nearest neighbors"):
