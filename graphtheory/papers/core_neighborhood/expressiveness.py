@@ -12,7 +12,7 @@ from graphtheory.lab.datasets.embedded import skip_rings
 from graphtheory.lab.datasets.graph_readers import graphsat
 
 _COPIES = 64  # of a pair in BREC: 32 renumberings of each graph, the two graphs in turn
-_PAIRS = ("brec", "sr25", "csl", "exp", "cexp")
+PAIRS = ("brec", "sr25", "csl", "exp", "cexp")
 
 
 def expressiveness_pairs(name: str, root: Root = None) -> list[tuple[Data, Data]]:
@@ -44,8 +44,8 @@ def expressiveness_pairs(name: str, root: Root = None) -> list[tuple[Data, Data]
         45
     """
     known = name.lower()
-    if known not in _PAIRS:
-        raise ValueError(f"name: got {name!r}, expected one of {', '.join(_PAIRS)}")
+    if known not in PAIRS:
+        raise ValueError(f"name: got {name!r}, expected one of {', '.join(PAIRS)}")
     if known == "csl":
         return list(combinations(skip_rings(copies=1), 2))
     info = describe(known)

@@ -190,9 +190,6 @@ def _picture(grid: Distances, measured: Measurements, title: str) -> Any:
     return plot.learned_bias(*figure_3_8(measured), title=title)
 
 
-_EPOCHS, _PATIENCE = 150, 40
-
-
 def printed(model: str, **options: Any) -> NodeRunConfig:
     """Four blocks of four heads and a feed-forward part, or a GCN of four layers.
 
@@ -275,9 +272,6 @@ def _draw_distances(grid: PrintedDistances, measured: Measurements, title: str) 
     return plot.learned_bias(bias, accuracy, title=title)
 
 
-_quick_distances = small(seeds=1, networks=slice(4), epochs=10, patience=10)
-
-
 def printed_scores(grid: Labels, seed: int, share: float, recipe: Recipe) -> list[Measured]:
     """The test score of one model; the GCN is a little larger than the transformer."""
     data = load(grid.dataset, grid.root, None, seed, **recipe.trial.inputs)
@@ -305,12 +299,16 @@ FIGURES = (
     ),
     Figure(
         "fig-3-8-printed", "the same with the printed network: 4 layers of 4 heads",
-        PrintedDistances(patience=_PATIENCE, epochs=_EPOCHS), values, _show_distances,
-        (same_trend_and_peak,), _draw_distances, _quick_distances, DataSets("Cora"),
+        PrintedDistances(), values, _show_distances, (same_trend_and_peak,), _draw_distances,
+        small(seeds=1, networks=slice(4), epochs=10, patience=10), DataSets("Cora"),
     ),
     Figure(
         "fig-3-9-printed", "the same with the printed networks, on 20 nodes of the whole graph",
-        Labels(recipes=tuple(Recipe(m, printed(m), _EPOCHS, _PATIENCE) for m in MODELS)),
+        Labels(
+            recipes=tuple(
+                Recipe(m, printed(m), Distances.epochs, Distances.patience) for m in MODELS
+            )
+        ),
         printed_scores, labels.show_labels, (labels.best_with_encoding, sizes),
         labels.draw_labels, labels.quick_labels, DataSets("Cora"),
     ),

@@ -22,7 +22,7 @@ from graphtheory.models.stack import ResidualStack, StackOptions
 from graphtheory.nn import GATConv, GCNConv, SPDTransformerConv
 from graphtheory.nn.conv.pna_conv import PNAConv
 from graphtheory.papers.claims import over
-from graphtheory.papers.core_neighborhood.expressiveness import expressiveness_pairs
+from graphtheory.papers.core_neighborhood.expressiveness import PAIRS, expressiveness_pairs
 from graphtheory.papers.figure import DataSets, Figure, Verdict, small, verdict_of
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.pictures import error_curves, picture_of
@@ -61,12 +61,8 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, graph: Data) -> Tensor:
         everyone = cliques([len(x)])
-        tables = (graph.hops, graph.ohms)
-        made = (
-            layer(x, everyone, distance)
-            for layer, distance in zip(self.layers, tables, strict=False)
-        )
-        return torch.stack(list(made)).sum(0)
+        pairs = zip(self.layers, (graph.hops, graph.ohms), strict=False)
+        return torch.stack([layer(x, everyone, distance) for layer, distance in pairs]).sum(0)
 
 
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
@@ -133,7 +129,6 @@ def profile(graph: Data) -> Tensor:
 
 
 LOGITS = "distance in the logits"
-SETS = ("csl", "brec", "sr25", "exp", "cexp")
 CONSTANT = ("csl", "brec", "sr25")
 """Sets whose nodes all have the same features."""
 
@@ -178,15 +173,10 @@ def compare(grid: Pairs, network: str, seed: int) -> list[Measured]:
 @lru_cache(maxsize=1)
 def _pairs(dataset: str, root: Path | None, every: int) -> list[tuple[Data, Data, Data]]:
     """Both graphs of each pair, and a relabeled copy of the first."""
-    generator, out = Generator().manual_seed(0), []
-    known: dict[int, Data] = {}
-    for a, b in expressiveness_pairs(dataset, root)[::every]:
-        for graph in (a, b):
-            if id(graph) not in known:
-                known[id(graph)] = prepared(graph)
-        copy = prepared(relabeled(a, generator))
-        out.append((known[id(a)], known[id(b)], copy))
-    return out
+    pairs, generator = expressiveness_pairs(dataset, root)[::every], Generator().manual_seed(0)
+    graphs = {id(graph): graph for pair in pairs for graph in pair}
+    known = {number: prepared(graph) for number, graph in graphs.items()}
+    return [(known[id(a)], known[id(b)], prepared(relabeled(a, generator))) for a, b in pairs]
 
 
 def _show(grid: Pairs, measured: Measurements) -> Shown:
@@ -350,7 +340,7 @@ FIGURES = (
         "expressiveness", "which pairs of graphs distances in logits, in values, resistances tell",
         Pairs(), compare, _show, (copies_are_alike, logits_alone), None,
         lambda grid: replace(grid, seeds=1, every=1 if grid.dataset in ("csl", "sr25") else 10),
-        DataSets("csl", SETS, read=expressiveness_pairs),
+        DataSets("csl", PAIRS, read=expressiveness_pairs),
     ),
     Figure(
         "infection", "hops to the nearest infected node on Erdos-Renyi graphs", Infection(),

@@ -223,31 +223,28 @@ FIGURES = (
             figure, "eigenvalues of the features of each class", Spectra(), spectra, _show,
             (few_directions,), _picture, data=DataSets(dataset, (dataset,), read=load_known),
         )
-        for figure, dataset in (
-            ("fig-b-1", "Cora"), ("fig-b-2", "PubMed"), ("fig-b-3", "Actor"),
-            ("fig-b-4", "PascalVOC-SP-1G"),
+        for figure, dataset in zip(
+            ("fig-b-1", "fig-b-2", "fig-b-3", "fig-b-4"), SHARES, strict=True
         )
     ),
     _table(
         "fig-b-5", "winning margin over the distance",
         PrintedTable("fig. B.5", ("normalized margin", "pooled margin", "reach"), "margin"),
-        Diagnosed(), "Cora", "PubMed", "Actor", "PascalVOC-SP-1G",
+        Diagnosed(), *SHARES,
     ),
     *(
         _table(
             figure, "discriminative nodes of each class",
-            PrintedTable(SHARES[dataset], (_SHARE,), "shares"), Diagnosed(max_distance=1), dataset,
+            PrintedTable(number, (_SHARE,), "shares"), Diagnosed(max_distance=1), dataset,
             read=load_known,
         )
-        for figure, dataset in (
-            ("table-b-1", "Cora"), ("table-b-2", "PubMed"), ("table-b-3", "Actor"),
-            ("table-b-4", "PascalVOC-SP-1G"),
+        for figure, (dataset, number) in zip(
+            ("table-b-1", "table-b-2", "table-b-3", "table-b-4"), SHARES.items(), strict=True
         )
     ),
     _table(
         "table-b-5", "nodes with a winning margin above 0",
-        PrintedTable("B.5", ("positive margin",)),
-        Diagnosed(), "Cora", "PubMed", "Actor", "PascalVOC-SP-1G",
+        PrintedTable("B.5", ("positive margin",)), Diagnosed(), *SHARES,
     ),
     _table(
         "table-b-6", "sizes of the graphs",

@@ -136,12 +136,8 @@ def run(
 @torch.no_grad()
 def evaluate(model: ShallowAttention, graphs: Sequence[Graph], network: str) -> list[Outcome]:
     """Of each trial's network on its unlabeled nodes, each with all of its T^n."""
-    found = []
-    for index, graph in enumerate(graphs):
-        rest = graph.rest()
-        margin = (graph.y * model.trial(index)(graph.x, graph.neighbors(network))[0])[rest]
-        found.append(Outcome.of(margin))
-    return found
+    outputs = (model.trial(i)(g.x, g.neighbors(network))[0] for i, g in enumerate(graphs))
+    return [Outcome.of((g.y * out)[g.rest()]) for g, out in zip(graphs, outputs, strict=True)]
 
 
 @torch.no_grad()

@@ -208,10 +208,6 @@ def _on_images(grid: Heads, dataset: str, root: Path | None) -> Heads:
     return replace(grid, recipe=recipes.recipe_for(dataset, None), root=root)
 
 
-def _same_recipe(grid: Heads, dataset: str, root: Path | None) -> Heads:
-    return replace(grid, recipe=replace(grid.recipe, dataset=dataset.lower()), root=root)
-
-
 def _on_graph(grid: Heads, dataset: str, root: Path | None) -> Heads:
     """On a large graph with one step size."""
     lrs = grid.lrs[:1] if dataset.lower() == recipes.LARGE else grid.lrs
@@ -266,7 +262,10 @@ FIGURES = (
         ),
         scores, _show, (ahead_of_others,), _bars,
         small(recipe={"epochs": 1, "limit": 2}, seeds=1, lrs=slice(1), values=slice(-3, None)),
-        DataSets(IMAGES[-1], IMAGES[-2:], images=True), _same_recipe,
+        DataSets(IMAGES[-1], IMAGES[-2:], images=True),
+        lambda grid, name, root: replace(
+            grid, recipe=replace(grid.recipe, dataset=name.lower()), root=root
+        ),
     ),
     _over(
         "deep-fusion-temperature", "temperature of the loss", "temperature",

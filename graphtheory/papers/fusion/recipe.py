@@ -26,11 +26,7 @@ ENCODERS = ("cnn", "resnet18", "resnet20", "resnet50", "vit")
 """Names of the backbones of images."""
 _RESNETS: dict[int, dict[str, Any]] = {
     18: {"depths": [2, 2, 2, 2], "hidden_sizes": [64, 128, 256, 512], "layer_type": "basic"},
-    50: {
-        "depths": [3, 4, 6, 3],
-        "hidden_sizes": [256, 512, 1024, 2048],
-        "layer_type": "bottleneck",
-    },
+    50: {},  # as transformers has it
 }
 
 
@@ -69,12 +65,12 @@ class ResNetFeatures(nn.Module):
             raise ImportError(
                 "ResNets need transformers: pip install 'pyg-graphtheory[hf]'"
             ) from error
-        sizes = _RESNETS[depth]
-        self.network = ResNetModel(ResNetConfig(num_channels=in_channels, **sizes))
+        config: Any = ResNetConfig(num_channels=in_channels, **_RESNETS[depth])
+        self.network = ResNetModel(config)
         stem: Any = self.network.embedder
         stem.embedder.convolution = nn.Conv2d(in_channels, 64, 3, padding=1, bias=False)
         stem.pooler = nn.Identity()
-        self.out_channels = sizes["hidden_sizes"][-1]
+        self.out_channels = config.hidden_sizes[-1]
 
     def forward(self, images: Tensor) -> Tensor:
         return self.network(pixel_values=images).pooler_output.flatten(1)

@@ -63,9 +63,7 @@ class Subspaces:
         """(m, K, r, nu), with nu samples per cluster."""
         return self.dim, self.clusters, self.rank, self.per_cluster
 
-    @property
-    def name(self) -> str:
-        """The name in progress messages."""
+    def __str__(self) -> str:
         side = "" if self.half_space else ", no half-space"
         return f"(m, K, r, nu) = {self.shape}{side}, noise {self.noise:g}"
 

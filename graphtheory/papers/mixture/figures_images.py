@@ -101,11 +101,8 @@ def with_noisy_copies(
     chosen = mine[torch.randperm(len(mine), generator=generator)[:copies]]
     x = examples.x[chosen]
     noise = torch.randn(x.shape, generator=generator)
-    return Grouped(
-        torch.cat([examples.x, x + variance**0.5 * noise]),
-        torch.cat([examples.y, examples.y[chosen]]),
-        torch.cat([examples.group, examples.group[chosen]]),
-    )
+    added = Grouped(x + variance**0.5 * noise, examples.y[chosen], examples.group[chosen])
+    return Grouped(*(torch.cat(both) for both in zip(examples, added, strict=True)))
 
 
 def covariance_norm(x: Tensor) -> float:

@@ -55,16 +55,13 @@ def spreads(grid: Samples, learner: Learner, value: float, n: int) -> list[Measu
     ]  # fmt: skip
 
 
-def _succeeded(row: Measured) -> bool:
-    return row["spread"] <= SUCCESS
-
-
 def successes(grid: Samples, measured: Measurements) -> dict[str, Successes]:
     """Learner -> the number of trials with V_W of at most `SUCCESS`, by value and n."""
     return {
         learner: Successes.counted(
             grid.places, grid.counts,
-            [(grid.shown(row["value"]), row["n"]) for row in own if _succeeded(row)], grid.seeds,
+            [(grid.shown(row["value"]), row["n"]) for row in own if row["spread"] <= SUCCESS],
+            grid.seeds,
         )
         for (learner,), own in groups(measured, "learner").items()
     }  # fmt: skip
@@ -80,7 +77,7 @@ def _show(claim: Claimed, grid: Samples, measured: Measurements) -> Shown:
         for (learner, value, n), cell in by.items():
             if learner == name:
                 about = {grid.name: round(grid.shown(value), 6), "n": n}
-                share = fmean(map(_succeeded, cell))
+                share = fmean(row["spread"] <= SUCCESS for row in cell)
                 rows.append(Row.of("share of successes", share, "1", **about))
                 for key, what in (("spread", "V_W"), ("off", "distance to W*")):
                     rows.append(Row.of(what, [row[key] for row in cell], "1", **about))

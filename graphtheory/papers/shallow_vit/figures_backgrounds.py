@@ -22,10 +22,9 @@ from graphtheory.patterns.draw import generator_of
 _TESTED = 2000  # images at most
 KEPT = (25, 21, 18, 16)  # of 25 patches, 16 of the image: alpha_* 0.64 to 1
 DATA = DataSets("digits", ("digits", "cifar10", "cifar10-jpeg"), images=True)
-_LABELS = {"digits": (100, 300, 900)}
 _NATURAL = (500, 1500, 4500)
-_TARGET = {"digits": 0.6}
-_NATURAL_TARGET = 0.4
+_LABELS = {"digits": (100, 300, 900), "cifar10": _NATURAL, "cifar10-jpeg": _NATURAL}
+_TARGETS = {"digits": 0.6, "cifar10": 0.4, "cifar10-jpeg": 0.4}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,11 +73,6 @@ def accuracies(grid: Backgrounds, kept: int, labels: int, seed: int) -> list[Mea
         "seed": seed,
     }
     return [about | {"accuracy": found}]
-
-
-def labels_of(dataset: str) -> tuple[int, ...]:
-    """The numbers of training images on a data set."""
-    return _LABELS.get(dataset, _NATURAL)
 
 
 def gain(numbers: Numbers) -> str:
@@ -141,7 +135,7 @@ def _draw_needed(grid: Backgrounds, measured: Measurements, title: str) -> Any:
 
 def _on_images(first: int, grid: Backgrounds, dataset: str, root: Path | None) -> Backgrounds:
     """On a data set, with its numbers of images from the one at that place on."""
-    labels, target = labels_of(dataset), _TARGET.get(dataset, _NATURAL_TARGET)
+    labels, target = _LABELS[dataset], _TARGETS[dataset]
     return replace(
         grid, scene=SCENES[dataset], root=root, labels=labels[first:], most=labels[-1],
         target=target,
@@ -258,10 +252,6 @@ def better_start(grid: Spurious, measured: Measurements) -> Verdict:
     )
 
 
-def _on_pair(grid: Spurious, dataset: str, root: Path | None) -> Spurious:
-    return replace(grid, scene=SCENES[dataset], root=root, labels=labels_of(dataset)[1])
-
-
 FIGURES = (
     Figure(
         "fig-2-6a", "accuracy of a vision transformer over alpha_*, images on backgrounds",
@@ -292,6 +282,8 @@ FIGURES = (
             better_start,
         ),
         _picture_spurious, small(scene={"updates": 48}, kept=ends, starts=slice(1), seeds=2), DATA,
-        _on_pair,
+        lambda grid, name, root: replace(
+            grid, scene=SCENES[name], root=root, labels=_LABELS[name][1]
+        ),
     ),
 )  # fmt: skip

@@ -205,19 +205,11 @@ def draw(
     mu = data.patterns(generator)
     sets = [data.sample(n, mu, generator) for n in (count, TESTED)]
     if by != NONE and kept is not None:
-        sets = [sparsified(s, kept, by, mu, generator) for s in sets]
+        rules: dict[str, Score] = {
+            RANDOM: Random(), RELEVANT: Oracle(), NOISE: Clean(mu), ATTENTION: Attended(),
+        }  # fmt: skip
+        sets = [_keep(s, kept, rules[by], _received(s.x, mu), generator) for s in sets]
     return Trial(mu, *sets)
-
-
-def sparsified(sets: Sets, kept: int, by: str, mu: Tensor, generator: Generator) -> Sets:
-    """The sets with `kept` tokens each.
-
-    Which go first says `by`: `RANDOM`, `RELEVANT` (an oracle), `NOISE`, `ATTENTION`.
-    """
-    rules: dict[str, Score] = {
-        RANDOM: Random(), RELEVANT: Oracle(), NOISE: Clean(mu), ATTENTION: Attended(),
-    }  # fmt: skip
-    return _keep(sets, kept, rules[by], _received(sets.x, mu), generator)
 
 
 @torch.no_grad()

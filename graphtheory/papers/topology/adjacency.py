@@ -20,7 +20,7 @@ def infinity_norm(neighborhood: Neighborhood) -> float:
 
     An edge without a weight weighs 1; edges that come twice are summed first.
     """
-    return _largest_row(_matrix(neighborhood))
+    return float(abs(_matrix(neighborhood)).sum(1).max(initial=0))
 
 
 def infinity_distance(first: Neighborhood, second: Neighborhood) -> float:
@@ -28,7 +28,7 @@ def infinity_distance(first: Neighborhood, second: Neighborhood) -> float:
     shapes = [(nb.num_dst, nb.num_src) for nb in (first, second)]
     if shapes[0] != shapes[1]:
         raise ValueError(f"second: {shapes[1]} targets and sources, expected {shapes[0]}")
-    return _largest_row(_matrix(first) - _matrix(second))
+    return float(abs(_matrix(first) - _matrix(second)).sum(1).max(initial=0))
 
 
 class Deviation(NamedTuple):
@@ -91,10 +91,6 @@ def _matrix(neighborhood: Neighborhood) -> csr_array:
     found = csr_array(tuple(part.cpu().numpy() for part in parts), shape=shape, copy=True)
     found.sum_duplicates()
     return found
-
-
-def _largest_row(matrix: csr_array) -> float:
-    return float(abs(matrix).sum(1).max(initial=0))
 
 
 _positive = partial(check_each, "a number above 0", lambda value: 0 < value < float("inf"))

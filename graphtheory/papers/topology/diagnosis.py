@@ -90,7 +90,7 @@ class SamplingDiagnosis:
         yield self._row("norm of A*", adjacency.infinity_norm(star), draws=found.draws)
         if found.error is not None:
             yield self._row(_STAR_ERROR, _error_of_norm(star, found.error))
-        if self._symmetric:
+        if self.sampling.endswith("symmetric"):
             yield self._row(_BIAS, adjacency.infinity_distance(found.mean, star))
         off = adjacency.deviation(
             pattern, nb, star, draws=self.draws, generator=drawn,
@@ -104,15 +104,12 @@ class SamplingDiagnosis:
         error = _error_of_ratio(star, found.error, change.before)
         yield from self._nodes(nb, groups.group, change.ratio, error)
 
-    @property
-    def _symmetric(self) -> bool:
-        return self.sampling.endswith("symmetric")
-
     def _groups(
         self, nb: Neighborhood, groups: Groups, change: adjacency.InfluenceChange
     ) -> Iterator[Row]:
         group, size, drawn, p_star = groups
-        degree, symmetric = adjacency.group_degrees(nb, group), self._symmetric
+        degree = adjacency.group_degrees(nb, group)
+        symmetric = self.sampling.endswith("symmetric")
         psi = adjacency.psi(degree, size)
         used = {"p*": p_star, "share drawn": drawn / size.double()}
         before, after = (psi.new_zeros(len(psi)).index_add(0, group, c) for c in change[:2])

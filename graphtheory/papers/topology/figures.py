@@ -93,10 +93,9 @@ def errors(grid: SampledTasks, reading: Reading, width: int, labels: int) -> lis
 
 def _asked(task: SampledTask, learned: int, held_out: float) -> Tensor:
     """The nodes that errors are of, bool [N]."""
-    no = torch.zeros(len(task.y), dtype=torch.bool)
-    if held_out > 0:
-        return no.index_fill(0, task.labeled[learned:], True)
-    return ~no.index_fill(0, task.labeled, True)
+    chosen = task.labeled[learned:] if held_out > 0 else task.labeled
+    inside = torch.zeros(len(task.y), dtype=torch.bool).index_fill(0, chosen, True)
+    return inside if held_out > 0 else ~inside
 
 
 quick = small(labels=(100, 200), widths=slice(2), seeds=1)

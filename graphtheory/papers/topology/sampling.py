@@ -127,9 +127,7 @@ class Candidate:
     tried: int = 0  # place in the list of options that are tried
     budget: float = 1.0  # share of the neighbors of the rows in use
 
-    @property
-    def name(self) -> str:
-        """The name in progress messages."""
+    def __str__(self) -> str:
         return f"{self.sampler} {self.variant}".strip()
 
 
