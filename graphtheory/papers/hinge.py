@@ -19,13 +19,13 @@ class Outcome(NamedTuple):
     """What a network does on data that it was not trained on."""
 
     hinge: float  # mean hinge loss
-    error: float  # share whose sign is wrong; an output of 0 is
+    error: float  # share whose sign is wrong; that of an output of 0 or NaN is
 
     @classmethod
     def of(cls, margin: Tensor) -> "Outcome":
         """The outcome of outputs times labels."""
         hinge = (1 - margin).clamp(min=0).mean()
-        return cls(float(hinge), float((margin <= 0).float().mean()))
+        return cls(float(hinge), float((~(margin > 0)).float().mean()))
 
 
 class HingeTask(NamedTuple):
@@ -125,9 +125,7 @@ def descend(
                 return step + 1
             continue  # every gradient is 0
         total = loss.mean(1).sum()
-        gradients = torch.autograd.grad(
-            total, parameters, allow_unused=True, materialize_grads=True
-        )
+        gradients = torch.autograd.grad(total, parameters, materialize_grads=True)
         with torch.no_grad():
             for value, gradient in zip(parameters, gradients, strict=True):
                 value.sub_(gradient, alpha=options.step_size)
