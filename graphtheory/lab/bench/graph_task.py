@@ -311,10 +311,8 @@ def _counts(smiles: tuple[str, ...], names: str, radius: int, bits: int) -> np.n
         "torsion": makers.GetTopologicalTorsionGenerator(fpSize=bits),
         "paths": makers.GetRDKitFPGenerator(fpSize=bits),
     }
-    chosen, molecules = (
-        [generators[name] for name in names.split("+")],
-        map(Chem.MolFromSmiles, smiles),
-    )
+    chosen = [generators[name] for name in names.split("+")]
+    molecules = map(Chem.MolFromSmiles, smiles)
     rows = [[g.GetCountFingerprintAsNumPy(molecule) for g in chosen] for molecule in molecules]
     return np.stack([np.concatenate(row) for row in rows]).astype(np.float32)
 

@@ -39,9 +39,7 @@ class Case:
         """The name in tables and pictures."""
         return f"{self.letter} = {self.value:g}"
 
-    @property
-    def name(self) -> str:
-        """The name in progress messages."""
+    def __str__(self) -> str:
         return f"{self.panel}, {self.series}"
 
     def facts(self, data: ChainData) -> dict[str, float | bool]:

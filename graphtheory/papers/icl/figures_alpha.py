@@ -59,9 +59,7 @@ class Case:
     # l_tr of the first panel; None for a training of the second, tested on the way
     length: int | None = None
 
-    @property
-    def name(self) -> str:
-        """The name in progress messages."""
+    def __str__(self) -> str:
         return f"alpha = {self.alpha:g}, {f'{self.length} contexts' if self.length else 'steps'}"
 
 

@@ -77,9 +77,7 @@ class Method:
     method: str  # one of `BASELINES`
     test: PromptTest  # of these prompts alone
 
-    @property
-    def name(self) -> str:
-        """The name in progress messages."""
+    def __str__(self) -> str:
         test = self.test
         return f"{self.method}, alpha' = {test.alpha:g}, {test.length} contexts, {test.domain}"
 

@@ -36,20 +36,19 @@ def prompt_mechanism(looks: Rows, neurons: Rows, *, title: str = "") -> Figure:
 
     Source: figure 6.2 of Li (2024).
     """
-    rows, single = (
-        style.collected(looks, "looks", "same"),
-        style.collected(neurons, "neurons", "sign"),
-    )
+    rows = style.collected(looks, "looks", "same")
+    single = style.collected(neurons, "neurons", "sign")
     figure = Figure(figsize=(WIDTH + 1.8, 6.6), layout="constrained")
     (norms, mass), (inputs, labels) = figure.subplots(2, 2)
     last = style.order(rows, "domain")[-1]
     outside = [row for row in rows if row["domain"] == last]
-    names = {"whole": "length of W p", "along": "along its pattern", "across": "along another"}
+    lines = (
+        ("whole", "-", "length of W p"), ("along", "--", "along its pattern"),
+        ("across", ":", "along another"),
+    )  # fmt: skip
     for index, part in enumerate(("query", "key")):
-        for key, name in names.items():
-            drawn = style.look(index) | {
-                "linestyle": {"whole": "-", "along": "--", "across": ":"}[key]
-            }
+        for key, dashes, name in lines:
+            drawn = style.look(index) | {"linestyle": dashes}
             _over_steps(norms, outside, f"{part} {key}", drawn, f"{part}: {name}")
     norms.set_title(f"keys and queries, {last}")
     norms.set_ylim(0, 1.5 * max(row[f"{p} whole"] for row in outside for p in ("query", "key")))

@@ -67,10 +67,8 @@ class World(NamedTuple):
     def test(self, asked: PromptTest) -> PromptSource:
         """Prompts of unseen tasks, or of patterns out of the domain with the S_1 asked for."""
         if asked.s_1 is None:
-            patterns, tasks = (
-                self.patterns,
-                data.unseen_tasks(self.tasks, len(self.patterns.relevant)),
-            )
+            patterns = self.patterns
+            tasks = data.unseen_tasks(self.tasks, len(patterns.relevant))
         else:
             patterns = self.patterns.combined(data.section_6_5(asked.s_1), spread=SPREAD_OUTSIDE)
             tasks = data.all_tasks(3)

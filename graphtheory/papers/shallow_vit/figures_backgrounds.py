@@ -66,13 +66,8 @@ def accuracies(grid: Backgrounds, kept: int, labels: int, seed: int) -> list[Mea
     task = scenes.learn(scene, model, pictures, held, classes, seed, labels)
     few = Images(test.pixels[:_TESTED], test.y[:_TESTED])
     found = scenes.score(task, scenes.pasted(scene, few, generator_of(seed, 1)))
-    about = {
-        "kept": kept,
-        "alpha_star": scene.canvas.alpha_star(kept),
-        "labels": labels,
-        "seed": seed,
-    }
-    return [about | {"accuracy": found}]
+    about = {"kept": kept, "alpha_star": scene.canvas.alpha_star(kept)}
+    return [about | {"labels": labels, "seed": seed, "accuracy": found}]
 
 
 def gain(numbers: Numbers) -> str:

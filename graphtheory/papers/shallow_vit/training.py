@@ -180,9 +180,8 @@ class Learner:
     @property
     def name(self) -> str:
         """The name in tables and pictures."""
-        return (
-            f"{self.network}, a = {self.scale}{'' if self.places else ', the same at all places'}"
-        )
+        places = "" if self.places else ", the same at all places"
+        return f"{self.network}, a = {self.scale}{places}"
 
 
 class Trial(NamedTuple):
