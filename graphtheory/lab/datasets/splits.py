@@ -52,17 +52,15 @@ def per_class(
     return Split(*(index_to_mask(part, len(y)) for part in parts))
 
 
-def class_by_class(
-    y: Tensor, *, train: int = 20, val: int = 500, test: int = 1000, generator: Generator
-) -> Split:
-    """A split of the sizes of `per_class` as the code of Wu et al., 2023, draws it, by seed 123."""
+def class_by_class(y: Tensor, *, generator: Generator) -> Split:
+    """A split of 20 a class, 500 and 1000 as the code of Wu et al., 2023, draws it, by seed 123."""
 
     def shuffled(nodes: Tensor) -> Tensor:
         return nodes[torch.randperm(len(nodes), generator=generator)]
 
     classes = [shuffled((y == c).nonzero().view(-1)) for c in y.unique()]
-    rest = shuffled(torch.cat([nodes[train:] for nodes in classes]))
-    parts = (torch.cat([nodes[:train] for nodes in classes]), rest[:val], rest[val : val + test])
+    rest = shuffled(torch.cat([nodes[20:] for nodes in classes]))
+    parts = (torch.cat([nodes[:20] for nodes in classes]), rest[:500], rest[500:1500])
     return Split(*(index_to_mask(part, len(y)) for part in parts))
 
 
