@@ -51,9 +51,8 @@ class HingeBatch(NamedTuple):
 class Algorithm4:
     """How `train_hinge` and `descend` train.
 
-    Source:
-        Li (2024), algorithm 4 with T_0 = 0, without first steps on W_O alone; 60 nodes and the node
-        itself, section 3.5.1.
+    Source: Li (2024), algorithm 4 with T_0 = 0, without first steps on W_O alone; 60 nodes and the
+        node itself, section 3.5.1.
     """
 
     step_size: float = 0.01  # eta

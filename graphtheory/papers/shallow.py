@@ -201,10 +201,9 @@ class PatternStart:
     first patterns; other queries are orthogonal to all keys. What is orthogonal to all patterns is
     mapped to 0. Entries of W_O ~ N(0, xi^2), b = 0.
 
-    Source:
-        Li (2024), assumption B.2.1, which states the first two. Section 3.5.1 prints
-        W_Q = W_K = delta^2 I / c_0^2 and W_V = sigma^2 U / c_0^2, whose norms for its own numbers
-        are 400 and 100: logits of 160,000. This is the assumption instead, which the proofs use.
+    Source: Li (2024), assumption B.2.1, which states the first two. Section 3.5.1 prints W_Q = W_K
+        = delta^2 I / c_0^2 and W_V = sigma^2 U / c_0^2, whose norms for its own numbers are 400 and
+        100: logits of 160,000. This is the assumption instead, which the proofs use.
     """
 
     sigma: float = 0.1  # error of the values

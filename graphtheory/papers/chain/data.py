@@ -22,8 +22,7 @@ class TrajectoryErrors:
     the rest. "pairs": starts 2n and 2n + 1 are rivals, so that a second error can undo the first.
     "next": the rival of i is i + 1, cyclically, so that errors add up.
 
-    Source:
-        Our choice: the source gives tau^f and rho^f but no matrices. The choice matters: with
+    Source: Our choice: the source gives tau^f and rho^f but no matrices. The choice matters: with
         "pairs" condition 7.3.2 always holds, with "next" it may fail at the same tau_o and rho_o.
     """
 
@@ -319,8 +318,7 @@ def shift_tasks(count: int, patterns: int, steps: int, generator: Generator) -> 
 class ChainData:
     """The synthetic data of section 7.5.
 
-    Source:
-        Li (2024), section 7.5. Every prompt has a task of its own, in training, too; the source
+    Source: Li (2024), section 7.5. Every prompt has a task of its own, in training, too; the source
         does not say how many permutations it draws.
     """
 

@@ -82,9 +82,8 @@ class ChainAttention(nn.Module):
 class ChainTransformer(nn.Module):
     """A GPT-2-style transformer whose last column answers; `ChainAttention` with depth and heads.
 
-    Source:
-        Li (2024), section 7.5, "three-layer two-head transformer", and F.1.3, which give no other
-        detail.
+    Source: Li (2024), section 7.5, "three-layer two-head transformer", and F.1.3, which give no
+        other detail.
     """
 
     def __init__(

@@ -186,9 +186,8 @@ def fusion_weights(x: Tensor, labels: Tensor) -> FusionWeights:
     nu rho'^2. That takes what the paper does not state: all samples of a cluster on one side of a
     w. Solved exactly, as a least-distance problem, for unit vectors x [n, m] of clusters int64 [n].
 
-    Source:
-        Li and Pimentel-Alarcon (2024), theorem 1 and its proof. Differs: the sign condition; rho'
-        in place of rho. Lawson and Hanson (1974), chapter 23, least distance programming.
+    Source: Li and Pimentel-Alarcon (2024), theorem 1 and its proof. Differs: the sign condition;
+        rho' in place of rho. Lawson and Hanson (1974), chapter 23, least distance programming.
     """
     bases = _bases(x, labels)
     directions, rho = {}, []

@@ -21,9 +21,8 @@ class Strengths:
 
     What kornia offers does not take a generator: views are drawn from torch's global random state.
 
-    Source:
-        Chen et al. (2020), appendix A; rotation by Li and Pimentel-Alarcon (2024). The strengths
-        are ours: the paper states none.
+    Source: Chen et al. (2020), appendix A; rotation by Li and Pimentel-Alarcon (2024). The
+        strengths are ours: the paper states none.
     """
 
     scale: float = 0.5  #: Least share of the area that a crop keeps, in (0, 1].

@@ -185,8 +185,7 @@ class PromptSource:
     (1 - alpha) / (M1 - 2). Outputs are +1 and -1 of the decisive patterns, random of the others.
     Every input also has an irrelevant pattern, drawn evenly.
 
-    Source:
-        Li (2024), eqs. (6.6) to (6.8) and section 6.3.2; tests draw contexts in the same way,
+    Source: Li (2024), eqs. (6.6) to (6.8) and section 6.3.2; tests draw contexts in the same way,
         section 6.5; patterns of queries are drawn evenly, subroutine 2 of appendix E.
     """
 

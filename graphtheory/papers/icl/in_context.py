@@ -55,9 +55,8 @@ class Ramp:
 class Curriculum:
     """How many coordinates of the inputs are used, the others being 0, and how many points.
 
-    Source:
-        Garg et al. (2022), What can transformers learn in-context?, appendix A.2: dimensions from 5
-        to 20 by 1 and points from 11 to 41 by 2, every 2,000 steps.
+    Source: Garg et al. (2022), What can transformers learn in-context?, appendix A.2: dimensions
+        from 5 to 20 by 1 and points from 11 to 41 by 2, every 2,000 steps.
     """
 
     dims: Ramp  #: Coordinates; `dims.end` are those of the model.
@@ -141,8 +140,7 @@ def train_in_context(
             curriculum; `sample` and `loss` are not compared.
         FloatingPointError: A loss that is not finite.
 
-    Source:
-        Garg et al. (2022), What can transformers learn in-context?, eq. (2).
+    Source: Garg et al. (2022), What can transformers learn in-context?, eq. (2).
 
     Example:
         >>> from graphtheory.papers.icl.prompts import Linear
@@ -272,8 +270,7 @@ def baseline(method: str | Method, x: Any, y: Any) -> Tensor:
     Raises:
         ValueError: If the name is unknown, or the shapes do not fit.
 
-    Source:
-        Garg et al. (2022), What can transformers learn in-context?, section 4.
+    Source: Garg et al. (2022), What can transformers learn in-context?, section 4.
 
     Example:
         >>> x, y = np.eye(2)[None, [0, 1, 0]], np.array([[3.0, 5.0, 3.0]])

@@ -20,8 +20,7 @@ class Prompts:
     Raises:
         ValueError: If the shapes do not fit.
 
-    Source:
-        Li (2024), eq. (6.1).
+    Source: Li (2024), eq. (6.1).
     """
 
     x: Tensor  #: Inputs, floating [P, l + 1, d_x].

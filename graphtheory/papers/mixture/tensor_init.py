@@ -24,10 +24,9 @@ class TensorInit:
     The subspace U is spanned by the K eigenvectors of largest absolute eigenvalue of Q_2, or of
     Q_3(I, I, alpha) for a symmetric mixture; R_3 = Q_3(U, U, U) is decomposed; (C.5) fits Q_1.
 
-    Source:
-        Li (2024), subroutine 1, (C.2) to (C.5). `printed` is the printed method, but for its
-        decomposition: Kuleshov et al. (2015) diagonalize many contractions together,
-        here each pair gives generalized eigenvectors.
+    Source: Li (2024), subroutine 1, (C.2) to (C.5). `printed` is the printed method, but for its
+        decomposition: Kuleshov et al. (2015) diagonalize many contractions together, here each pair
+        gives generalized eigenvectors.
     """
 
     neurons: int  # K

@@ -30,10 +30,9 @@ class Pasted:
     background one of 0..199, drawn for each patch. Removing the tokens of least rank thus removes
     background at random before anything else.
 
-    Source:
-        Li (2024), section 2.4.2: CIFAR-10 images in regions of 26 x 26 pixels of ImageNet plants of
-        32 x 32. Differs: textures that are drawn in place of photographs of plants, and regions
-        that the patch divides.
+    Source: Li (2024), section 2.4.2: CIFAR-10 images in regions of 26 x 26 pixels of ImageNet
+        plants of 32 x 32. Differs: textures that are drawn in place of photographs of plants, and
+        regions that the patch divides.
     """
 
     size: int  # rows and columns of the canvas, in pixels

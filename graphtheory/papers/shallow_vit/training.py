@@ -43,9 +43,8 @@ class TokenPatterns:
     has mu_1 and a share alpha_confusion mu_2, of label -1 the other way round; the others spread
     evenly over mu_3..mu_M. Shares are the same in every set, rounded to whole tokens.
 
-    Source:
-        Li (2024), sections 2.3.2 and 2.4.1. `noisy` is not in the source, whose figure 2.5 removes
-        tokens of significant noise and does not say how many there are.
+    Source: Li (2024), sections 2.3.2 and 2.4.1. `noisy` is not in the source, whose figure 2.5
+        removes tokens of significant noise and does not say how many there are.
     """
 
     tokens: int = 50  # L

@@ -252,8 +252,7 @@ class SampledTrials:
     the sample A^s, which is drawn again in every step. All tasks have the same numbers of features,
     outputs and labeled nodes.
 
-    Source:
-        Li (2024), eq. (5.4), section 5.4 and algorithm 2; the initial values of section 5.3.3.
+    Source: Li (2024), eq. (5.4), section 5.4 and algorithm 2; the initial values of section 5.3.3.
         Differs from algorithm 2: none of the perturbations and penalties of eq. (5.11), which the
         analysis needs and the experiments do not have.
     """
