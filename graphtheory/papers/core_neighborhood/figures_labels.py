@@ -127,9 +127,8 @@ def by_labels(measured: Measurements) -> dict[float, tuple[float, dict[str, list
     """Share -> mean number of labels, and of each model the score of each seed."""
     out = {}
     for (share,), mine in sorted(groups(measured, "share").items()):
-        scores = {
-            model: [one["value"] for one in of] for (model,), of in groups(mine, "model").items()
-        }
+        by_model = groups(mine, "model").items()
+        scores = {model: [one["value"] for one in of] for (model,), of in by_model}
         out[share] = fmean(one["labels"] for one in mine), scores
     return out
 

@@ -55,9 +55,8 @@ class Heads(Grid):
 
     def cells(self) -> list[Cell]:
         """All combinations, but one step size where nothing is trained."""
-        return [
-            c for c in super().cells() if c["head"] not in _NOT_TRAINED or c["lr"] == self.lrs[0]
-        ]
+        lr = self.lrs[0]
+        return [c for c in super().cells() if c["head"] not in _NOT_TRAINED or c["lr"] == lr]
 
 
 def scores(grid: Heads, at: Any, head: str, lr: float, seed: int) -> list[Measured]:

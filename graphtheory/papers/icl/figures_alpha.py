@@ -109,9 +109,7 @@ _PANELS = {"contexts of a training prompt": ("length", -1.0), "steps of SGD": ("
 def _sizes(grid: Growth, measured: Measurements) -> dict[str, dict[float, list[float]]]:
     out: dict[str, dict[float, list[float]]] = {}
     for name, (size, _) in _PANELS.items():
-        read = claims.Crossing(
-            size, threshold=grid.threshold, setting="alpha", line=name, stays=True
-        )
+        read = replace(_NEEDED, size=size, threshold=grid.threshold, line=name)
         out |= read(grid, [one for one in measured if size in one])
     return out
 

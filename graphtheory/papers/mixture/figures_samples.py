@@ -82,9 +82,8 @@ def _show(claim: Claimed, grid: Samples, measured: Measurements) -> Shown:
                 for key, what in (("spread", "V_W"), ("off", "distance to W*")):
                     rows.append(Row.of(what, [row[key] for row in cell], "1", **about))
         rows += mixtures.found_rows(line, found)
-    return Shown(
-        mixtures.found_table("examples that trials need", grid.name, grid.places, lines), rows
-    )
+    table = mixtures.found_table("examples that trials need", grid.name, grid.places, lines)
+    return Shown(table, rows)
 
 
 def _picture(claim: Claimed, grid: Samples, measured: Measurements, title: str) -> Any:

@@ -121,15 +121,13 @@ class Learner:
     def start(self, trials: Sequence[Trial], starts: int, seed: int) -> OneHidden:
         """S networks of each trial."""
         generator = generator_of(seed, starts)
-        return OneHidden(
-            torch.stack([near(t.teacher, self.radius, starts, generator) for t in trials])
-        )
+        found = [near(t.teacher, self.radius, starts, generator) for t in trials]
+        return OneHidden(torch.stack(found))
 
     def step_sizes(self, trials: Sequence[Trial]) -> Tensor:
         """The step size eta_0 of each trial."""
-        return self.factor * torch.tensor(
-            [1.0 if self.fixed else t.mixture.step_bound for t in trials]
-        )
+        bounds = [1.0 if self.fixed else t.mixture.step_bound for t in trials]
+        return self.factor * torch.tensor(bounds)
 
     @torch.no_grad()
     def run(

@@ -170,10 +170,8 @@ def _of_norms(figure: str, setting: str, things: str, label: str, grid: SampledT
 
 
 def _graphs(*degrees: tuple[int, int]) -> tuple[DegreeGroupTask, ...]:
-    p = (0.7, 0.3)
-    return tuple(
-        DegreeGroupTask(f"degrees {d}, {e}", (100, 1900), (d, e), p, p) for d, e in degrees
-    )
+    sizes, p = (100, 1900), (0.7, 0.3)
+    return tuple(DegreeGroupTask(f"degrees {d}, {e}", sizes, (d, e), p, p) for d, e in degrees)
 
 
 # The source does not say the degrees.

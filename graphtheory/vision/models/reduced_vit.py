@@ -208,8 +208,6 @@ def _keys(attention: Attention, seen: Tensor) -> Tensor:
     """Keys of the tokens, heads averaged, [N, head_dim]."""
     inner = attention.heads * attention.head_dim
     part = slice(inner, 2 * inner)
-    bias = attention.qkv.bias
-    keys = nn.functional.linear(
-        seen, attention.qkv.weight[part], None if bias is None else bias[part]
-    )
+    weight, bias = attention.qkv.weight, attention.qkv.bias
+    keys = nn.functional.linear(seen, weight[part], None if bias is None else bias[part])
     return keys.view(len(seen), attention.heads, -1).mean(1)

@@ -135,9 +135,8 @@ def stvit(
         raise ValueError(f"base: got {base}, expected 0..{depth - semantic}, depth less semantic")
     centers = centers_of(tokens, partial(MaskPool, dim=dim))
     first = base + semantic
-    blocks = [
-        prenorm_block(dim, heads, drop_path=p, **block) for p in depth_rates(drop_path, depth)
-    ]
+    rates = depth_rates(drop_path, depth)
+    blocks = [prenorm_block(dim, heads, drop_path=p, **block) for p in rates]
     return STViT(
         patch_tokens(dim, image_size, patch_size, in_channels),
         blocks[:base],
