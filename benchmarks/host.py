@@ -132,6 +132,7 @@ def steps() -> dict[str, dict[str, Step]]:
             accelerate(layers_of[0])
             of_both = (training(layer, batch) for layer in layers_of)
             found[f"{called}{which}"] = dict(zip((OURS, PYG), of_both, strict=True))
+    found["ops.attention"]["PyG's TransformerConv"] = found["TransformerConv"][PYG]
     spd = nn.SPDTransformerConv(*heads(), num_buckets=BUCKETS)
     for which, batch in batches(**HOPS).items():
         plain = found[f"TransformerConv{which}"][PYG]  # has no bias by distance

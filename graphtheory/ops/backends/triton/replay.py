@@ -33,15 +33,18 @@ class Launcher(NamedTuple):
     constants: tuple[Any, ...]
 
 
-def watched(*kernels: Any) -> bool:
+def watched(kernel: Any) -> bool:
     """Whether something has to see every launch, or asks for other machine code from now on."""
     knobs = triton.knobs.runtime
     if knobs.launch_enter_hook.calls or knobs.launch_exit_hook.calls or knobs.debug:
         return True
-    for kernel in kernels:
-        if kernel.pre_run_hooks:
-            return True
-    return knobs.add_stages_inspection_hook is not None
+    return bool(kernel.pre_run_hooks) or knobs.add_stages_inspection_hook is not None
+
+
+WATCHED = (  # the same for all kernels of a replay, without a call
+    "knobs.launch_enter_hook.calls or knobs.launch_exit_hook.calls or knobs.debug "
+    "or knobs.add_stages_inspection_hook is not None"
+)
 
 
 class Recorder:
@@ -132,7 +135,8 @@ class Replay:
 
     def __init__(self, note: Recorder, given: Tensors, found: Tensors) -> None:
         self._results = [None if t is None else note.place(t) for t in found]
-        self.kinds, self._strides = kinds(*given), [t if t is None else t.stride() for t in given]
+        self.kinds = kinds(*given)
+        self._gaps = [None if t is None or t.is_contiguous() else t.stride() for t in given]
         self._launchers = [what[0] for what, *_ in note.steps if isinstance(what, tuple)]
         least = min((k or 0 for k in self._results), default=0)
         void = note.void or not self._launchers or least < 0
@@ -150,24 +154,29 @@ class Replay:
         """The function, which returns None where `work` has to run itself."""
         names: dict[str, Any] = {
             "current": torch._C._cuda_getDevice, "on": torch.cuda.device_of,
-            "watched": watched, "kernels": {one.kernel for one in self._launchers},
-            "stream_of": self._launchers[0].stream,
+            "knobs": triton.knobs.runtime, "stream_of": self._launchers[0].stream,
         }  # fmt: skip
+        kernels = {one.kernel for one in self._launchers}
+        names |= {f"kernel{n}": kernel for n, kernel in enumerate(kernels)}
+        hooks = (f"kernel{n}.pre_run_hooks" for n in range(len(kernels)))
+        watched = " or ".join([WATCHED, *hooks])
         lines, read, addresses = _lines(note, self._results, names)
         some = [k for k, kind in enumerate(self.kinds) if kind is not None and k in read]
         pointers, device = [k for k in some if k in addresses], self.kinds[some[0]][2]
         differs = [f"t{k} is not None" for k, kind in enumerate(self.kinds) if kind is None]
         for k in some:
             shape, names[f"type{k}"], at = self.kinds[k]
+            gaps = self._gaps[k]
+            apart = f"t{k}.stride() != {gaps}" if gaps else f"not t{k}.is_contiguous()"
             differs.append(
                 f"t{k} is None or t{k}.shape != {(*shape,)} or t{k}.dtype is not type{k} or "
-                f"t{k}.get_device() != {at} or t{k}.stride() != {self._strides[k]}"
+                f"t{k}.get_device() != {at} or {apart}"
             )
         every = ", ".join(f"t{k}" for k in range(len(self.kinds)))
         lines = [
             "def call(tensors):",
             f" {every}, = tensors",
-            f" if {' or '.join(differs)} or watched(*kernels): return None",
+            f" if {' or '.join(differs)} or {watched}: return None",
             *(f" p{k} = t{k}.data_ptr()" for k in pointers),
             f" if ({' | '.join(f'p{k}' for k in pointers) or 0}) & 15: return None",
             f" if current() != {device}:",
