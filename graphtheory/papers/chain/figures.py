@@ -39,7 +39,9 @@ class Case:
         """The name in tables and pictures."""
         return f"{self.letter} = {self.value:g}"
 
-    def __str__(self) -> str:
+    @property
+    def name(self) -> str:
+        """The name in progress messages."""
         return f"{self.panel}, {self.series}"
 
     def facts(self, data: ChainData) -> dict[str, float | bool]:

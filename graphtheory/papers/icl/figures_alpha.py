@@ -59,7 +59,9 @@ class Case:
     # l_tr of the first panel; None for a training of the second, tested on the way
     length: int | None = None
 
-    def __str__(self) -> str:
+    @property
+    def name(self) -> str:
+        """The name in progress messages."""
         return f"alpha = {self.alpha:g}, {f'{self.length} contexts' if self.length else 'steps'}"
 
 

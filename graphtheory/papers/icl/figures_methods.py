@@ -77,7 +77,9 @@ class Method:
     method: str  # one of `BASELINES`
     test: PromptTest  # of these prompts alone
 
-    def __str__(self) -> str:
+    @property
+    def name(self) -> str:
+        """The name in progress messages."""
         test = self.test
         return f"{self.method}, alpha' = {test.alpha:g}, {test.length} contexts, {test.domain}"
 
