@@ -248,6 +248,8 @@ class GraphTokens:
         ("254 or more") becomes 253, since 254, `TOKEN`, is that of a pair with a token.
         """
         inside = self._inside()
+        if distance.dtype is not torch.uint8:
+            raise TypeError(f"distance: dtype {distance.dtype}, expected torch.uint8")
         if distance.shape != (int(inside.sum()),):
             raise ValueError(
                 f"distance: shape {tuple(distance.shape)}, expected [{int(inside.sum())}]: one per "

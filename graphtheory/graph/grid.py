@@ -146,8 +146,13 @@ def windows(grid: Grid, size: int, shift: int = 0) -> Windows:
         cliques(sizes * grid.count),
         (first + order).flatten(),
         (first + order.argsort()).flatten(),
-        relative.to(torch.uint8 if span**2 <= 256 else torch.int16).repeat(grid.count),
+        relative.to(_smallest(span**2)).repeat(grid.count),
     )
+
+
+def _smallest(count: int) -> torch.dtype:
+    """The smallest of some types that holds the numbers below `count`."""
+    return torch.uint8 if count <= 2**8 else torch.int16 if count <= 2**15 else torch.int32
 
 
 def check_floating(images: object) -> None:

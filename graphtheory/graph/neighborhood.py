@@ -120,6 +120,8 @@ class Neighborhood:
         raise AttributeError(f"{name}: a Neighborhood cannot be changed; make a new one")
 
     def __getstate__(self) -> dict[str, Any]:
+        if self._first_state is not None:
+            self.check_unchanged()  # a copy has the same transposed edges
         # plans hold modules, and states addresses, of which a copy has others
         return vars(self) | dict(plans={}, _first_state=None, _perm_state=None, _sealed=False)
 
@@ -385,12 +387,14 @@ class Neighborhood:
             MemoryError: If it does not fit into the available memory.
         """
         ones = torch.ones(self.num_edges, device=self.device)
-        value = ones if self.weight is None else self.weight
+        given = ones if self.weight is None else self.weight
+        value = given.to(torch.promote_types(given.dtype, torch.float32))
         if self.device.type == "cpu":
             needed = self.num_dst * self.num_src * value.element_size()
             require_memory(f"to_dense: {self.num_dst} x {self.num_src}", needed, "keep the edges")
         dense = value.new_zeros(self.num_dst, self.num_src)
-        return dense.index_put((self.targets(), self.indices), value, accumulate=True)
+        dense = dense.index_put((self.targets(), self.indices), value, accumulate=True)
+        return dense.to(given.dtype)
 
     def __repr__(self) -> str:
         facts = f"num_dst={self.num_dst}, num_src={self.num_src}, num_edges={self.num_edges}"

@@ -68,6 +68,22 @@ def _one_clique(num_nodes: int, device: torch.device) -> Neighborhood:
     return found
 
 
+def _check_ends(ptr: Tensor, nodes: int) -> None:
+    """Raise unless they run from 0 to the number of nodes and never fall; a GPU is told to look."""
+    if torch.compiler.is_compiling():
+        return
+    told = (
+        f"ptr: {ptr.dtype} of shape {tuple(ptr.shape)}, expected 0 to {nodes}, the number of nodes"
+    )
+    if ptr.dim() != 1 or not len(ptr) or ptr.is_floating_point():
+        raise ValueError(told)
+    fits = (ptr[0] == 0) & (ptr[-1] == nodes) & (ptr.diff() >= 0).all()
+    if not ptr.is_cpu:
+        torch._assert_async(fits, told)
+    elif not fits:
+        raise ValueError(told)
+
+
 class GraphReadout(nn.Module):
     r"""Sum, mean or maximum over the nodes of each graph, or the graph token.
 
@@ -87,8 +103,9 @@ class GraphReadout(nn.Module):
         [num_graphs + 1], the first node of each graph and N -> [num_graphs, F].
 
     Raises:
-        ValueError: If `reduce` is another value; if `batch` does not ascend or has not one entry
-            per node; if a graph has no node to take as token.
+        ValueError: If `reduce` is another value; if x has not two axes; if `batch` does not ascend
+            or has not one entry per node, or `ptr` does not run from 0 to N; if a graph has no node
+            to take as token.
 
     Source: Li (2024), eq. (B.224): "sum" and "mean" of the outputs of the nodes.
 
@@ -113,7 +130,10 @@ class GraphReadout(nn.Module):
         ptr: Tensor | None = None,
     ) -> Tensor:
         """One vector per graph; `num_graphs` counts empty last graphs, `ptr` replaces `batch`."""
+        if x.dim() != 2:
+            raise ValueError(f"x: shape {tuple(x.shape)}, expected [num_nodes, features]")
         if ptr is not None:
+            _check_ends(ptr, len(x))
             sizes = ptr.diff()
         else:
             if batch is None:
@@ -125,10 +145,11 @@ class GraphReadout(nn.Module):
         if self.reduce == "token":
             return x[self._last(sizes)]
         reduce = "max" if self.reduce == "max" else "sum"
-        out = torch.segment_reduce(x, reduce, lengths=sizes, axis=0, unsafe=True)
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))  # sums of 16 bits stop growing
+        out = torch.segment_reduce(wide, reduce, lengths=sizes, axis=0, unsafe=True)
         if self.reduce == "mean":
-            return out / sizes.clamp(min=1)[:, None].to(x.dtype)
-        return torch.where(sizes[:, None] > 0, out, torch.zeros_like(out))
+            return (out / sizes.clamp(min=1)[:, None].to(wide.dtype)).to(x.dtype)
+        return torch.where(sizes[:, None] > 0, out, torch.zeros_like(out)).to(x.dtype)
 
     def _last(self, sizes: Tensor) -> Tensor:
         if not torch.compiler.is_compiling() and bool((sizes == 0).any()):

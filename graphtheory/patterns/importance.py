@@ -11,6 +11,7 @@ from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import check_index, distinct_ids
 from graphtheory.patterns import draw
 from graphtheory.patterns.base import Randomness, RowPattern
+from graphtheory.patterns.normalize import degrees
 from graphtheory.structure._search import kept_with_graph
 
 
@@ -213,8 +214,8 @@ class LADIES(draw.NodeSampler):
         if not self.normalize:
             return drawn
         weight, rows = draw.edge_weight(drawn), drawn.targets()
-        sums = weight.new_zeros(drawn.num_dst).index_add(0, rows, weight)[rows]
-        return drawn.replace(weight=weight / torch.where(sums == 0, 1, sums))
+        sums = degrees(weight, rows, drawn.num_dst)[rows]
+        return drawn.replace(weight=(weight / torch.where(sums == 0, 1, sums)).to(weight.dtype))
 
     def layers(
         self,

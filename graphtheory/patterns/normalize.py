@@ -59,6 +59,12 @@ def _with_loops(rows: Neighborhood, targets: Tensor) -> tuple[Tensor, Tensor]:
     return indptr, edges
 
 
+def degrees(weight: Tensor, rows: Tensor, count: int) -> Tensor:
+    """Sums of weights by row, in float32 or wider: in 16 bits they stop growing."""
+    wide = weight.to(torch.promote_types(weight.dtype, torch.float32))
+    return wide.new_zeros(count).index_add(0, rows, wide)
+
+
 @dataclass(frozen=True)
 class SymmetricNormalize(Pattern):
     r"""The same edges with weights :math:`w_{ij} / \sqrt{d_i d_j}`; d is the weighted in-degree.
@@ -76,9 +82,9 @@ class SymmetricNormalize(Pattern):
         nodes = require_square(neighborhood, "SymmetricNormalize")
         rows, sources = neighborhood.targets(), neighborhood.indices
         weight = edge_weight(neighborhood)
-        degree = weight.new_zeros(nodes).index_add(0, rows, weight)
+        degree = degrees(weight, rows, nodes)
         root = torch.where(degree > 0, degree, torch.inf).rsqrt()
-        return neighborhood.replace(weight=weight * root[rows] * root[sources])
+        return neighborhood.replace(weight=(weight * root[rows] * root[sources]).to(weight.dtype))
 
     def mask(self, base: Tensor) -> Tensor:
         return base
@@ -98,9 +104,9 @@ class MeanNormalize(Pattern):
 
     def apply(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         rows, weight = neighborhood.targets(), edge_weight(neighborhood)
-        degree = weight.new_zeros(neighborhood.num_dst).index_add(0, rows, weight)
+        degree = degrees(weight, rows, neighborhood.num_dst)
         share = 1 / torch.where(degree == 0, torch.inf, degree)
-        return neighborhood.replace(weight=share[rows] * weight)
+        return neighborhood.replace(weight=(share[rows] * weight).to(weight.dtype))
 
     def mask(self, base: Tensor) -> Tensor:
         return base

@@ -221,3 +221,9 @@ def test_wrong_input_is_refused() -> None:
         tokens.bias(torch.zeros(3, 2))
     with pytest.raises(ValueError, match="sizes: got"):
         GraphTokens([-1])
+
+
+def test_distances_with_tokens_are_bytes() -> None:
+    tokens = GraphTokens(torch.zeros(2, dtype=torch.int64))
+    with pytest.raises(TypeError, match=r"distance: dtype torch.int64, expected torch.uint8"):
+        tokens.distance(torch.full((4,), 300))

@@ -98,3 +98,8 @@ def divmod_pair(nodes: Neighborhood, width: int) -> tuple[torch.Tensor, torch.Te
 def test_bad_sizes_are_named(call, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_relative_places_of_large_windows_fit_their_type() -> None:
+    found = windows(Grid(1, 1, 130), 130).relative
+    assert (int(found.min()), int(found.max())) == (129 * 259, 129 * 259 + 2 * 129)

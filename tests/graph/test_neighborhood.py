@@ -426,3 +426,12 @@ def test_what_was_handed_out_or_made_is_compared_and_a_copy_has_states_of_its_ow
     nb.check_unchanged()
     for other in (copy.deepcopy(nb), pickle.loads(pickle.dumps(nb))):
         assert other.check_unchanged() != nb.check_unchanged()  # as addresses are on a GPU
+
+
+def test_a_copy_of_changed_ids_is_refused_as_they_are() -> None:
+    nb = Neighborhood(torch.tensor([0, 1, 2]), torch.tensor([0, 0]))
+    nb.transpose()
+    nb.indices[1] = 1
+    for copied in (copy.deepcopy, copy.copy, pickle.dumps):
+        with pytest.raises(ValueError, match="neighborhood: its indptr or indices were changed"):
+            copied(nb)

@@ -87,3 +87,21 @@ def test_cliques_of_a_batch_are_kept_while_it_lives() -> None:
     assert graph_cliques(BATCH, 8, BATCH.device) is first
     assert graph_cliques(None, 8, BATCH.device).blocks == (1, 8, 8)
     assert torch.equal(first.degree(), SIZES[BATCH])
+
+
+@pytest.mark.parametrize("reduce", ["mean", "sum"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_readouts_of_16_bits_add_up_in_float32(reduce: str, dtype: torch.dtype) -> None:
+    x, batch = torch.full((3000, 1), 0.5, dtype=dtype), torch.zeros(3000, dtype=torch.int64)
+    found = GraphReadout(reduce)(x, batch)
+    assert found.dtype is dtype
+    assert found.item() == pytest.approx(0.5 if reduce == "mean" else 1500, rel=0.01)
+
+
+@pytest.mark.parametrize("ptr", [[0, 4, 1000], [2, 4], [0, 2], [0, 3, 1, 4], []])
+def test_pointers_that_leave_nodes_out_are_refused(ptr: list[int]) -> None:
+    x = torch.arange(4.0)[:, None]
+    with pytest.raises(ValueError, match=r"ptr: .* expected 0 to 4, the number of nodes"):
+        GraphReadout("sum")(x, ptr=torch.tensor(ptr, dtype=torch.int64))
+    with pytest.raises(ValueError, match=r"x: shape \(4,\), expected \[num_nodes, features\]"):
+        GraphReadout("sum")(x[:, 0], torch.zeros(4, dtype=torch.int64))

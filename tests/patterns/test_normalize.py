@@ -4,7 +4,14 @@ import pytest
 import torch
 
 from graphtheory import Neighborhood
-from graphtheory.patterns import AddSelf, Compose, KHop, MeanNormalize, SymmetricNormalize
+from graphtheory.patterns import (
+    LADIES,
+    AddSelf,
+    Compose,
+    KHop,
+    MeanNormalize,
+    SymmetricNormalize,
+)
 from tests.patterns.laws import GRAPHS, pairs, weighted
 
 
@@ -69,3 +76,18 @@ def test_means_of_weights_that_sum_to_0_or_less(weight, wanted) -> None:
 def test_edges_of_a_node_with_a_negative_degree_have_no_weight() -> None:
     graph = Neighborhood.from_edge_index(torch.tensor([[0], [0]]), 1, weight=torch.tensor([-1.0]))
     assert SymmetricNormalize()(graph).weight.tolist() == [0.0]
+
+
+def test_weights_of_16_bits_are_counted_in_float32() -> None:
+    hub = torch.stack([torch.arange(1000), torch.zeros(1000, dtype=torch.int64)])
+    nb = Neighborhood.from_edge_index(hub, 1000, weight=torch.ones(1000).bfloat16())
+    for pattern in (MeanNormalize(), LADIES(1000, normalize=True)):
+        weight = pattern(nb).weight
+        assert weight.dtype is torch.bfloat16
+        assert float(weight.float().sum()) == pytest.approx(1, abs=0.01)
+    loop = SymmetricNormalize()(nb).weight[0]  # of which both ends are the hub
+    assert float(loop) == pytest.approx(1 / 1000, rel=0.01)
+    parallel = Neighborhood(
+        torch.tensor([0, 300]), torch.zeros(300).long(), 1, weight=nb.weight[:300]
+    )
+    assert parallel.to_dense().item() == 300
