@@ -7,7 +7,14 @@ import torch
 from torch import Tensor
 
 from graphtheory import Neighborhood
-from graphtheory.papers.hinge import Algorithm4, HingeBatch, HingeTask, descend, train_hinge
+from graphtheory.papers.hinge import (
+    Algorithm4,
+    HingeBatch,
+    HingeTask,
+    Outcome,
+    descend,
+    train_hinge,
+)
 from graphtheory.papers.shallow import ShallowAttention
 from graphtheory.patterns import AddSelf, Compose, Sample
 from tests.papers.conftest import drawn
@@ -112,3 +119,7 @@ def test_batches_may_be_new_data_in_every_step() -> None:
     assert descend(model, draw, list(model.parameters()), WHOLE) == WHOLE.steps
     assert asked == list(range(WHOLE.steps))
     assert torch.equal(model.W_O, other.W_O)
+
+
+def test_an_output_of_0_or_nan_is_an_error() -> None:
+    assert Outcome.of(torch.tensor([2.0, 0.0, -1.0, torch.nan])).error == 0.75
