@@ -79,6 +79,8 @@ def check_structure(nb: Neighborhood) -> None:
         check_int32(nb)
     if nb.num_dst < 0:
         raise ValueError("indptr: empty, expected num_dst + 1 entries, the first 0")
+    if not hasattr(nb.num_src, "__index__") or nb.num_src < 0:
+        raise ValueError(f"num_src: got {nb.num_src!r}, expected a whole number of 0 or more")
     ends = (int(nb.indptr[0]), int(nb.indptr[-1]))
     if ends != (0, nb.num_edges) or bool((nb.indptr.diff() < 0).any()):
         raise ValueError(

@@ -72,7 +72,7 @@ def flex_attention(
     bias = None if score_mod is None else _bias(score_mod, nb, queries, key.size(2), query)
     q, k, v = (t.transpose(1, 2).flatten(0, 1) for t in (query, key, value))
     out = ops.attention(q, k, v, nb, bias=bias, scale=scale)
-    return out.view(batch, queries, heads, -1).transpose(1, 2)
+    return out.view(batch, queries, heads, query.size(3)).transpose(1, 2)
 
 
 def neighborhood_of(

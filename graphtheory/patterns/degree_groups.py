@@ -160,6 +160,7 @@ class DegreeGroups(RowPattern, draw.Sampler):
                 )
             content = given.cpu().contiguous().numpy().tobytes()
             object.__setattr__(self, "assignment_sha256", hashlib.sha256(content).hexdigest()[:16])
+            object.__setattr__(self, "assignment", given.clone())  # which nobody else changes
 
     def groups_of(self, neighborhood: Neighborhood) -> Groups:
         """Groups of the nodes, their sizes, and the number of nodes drawn from each."""

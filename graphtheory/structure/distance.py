@@ -255,7 +255,7 @@ def draw_from_ball(
     """
     ids, search = _balls(graph, radius, inner, targets, max_degree)
     device = torch.device("cpu") if generator is None else generator.device
-    balls = len(ids)
+    balls, n = len(ids), as_hops("n", n, 1, None, "sources")
     require_memory(f"draw_from_ball: {balls} x {n} edges", 25 * n * balls, "ask for fewer targets")
     shares = torch.rand(n, balls, generator=generator, dtype=torch.float64, device=device).cpu()
     count, keys = np.zeros(balls, np.int64), np.empty((balls, n), np.int64)

@@ -435,3 +435,9 @@ def test_a_copy_of_changed_ids_is_refused_as_they_are() -> None:
     for copied in (copy.deepcopy, copy.copy, pickle.dumps):
         with pytest.raises(ValueError, match="neighborhood: its indptr or indices were changed"):
             copied(nb)
+
+
+@pytest.mark.parametrize("count", [2.5, -2])
+def test_a_number_of_sources_is_a_whole_number(count: Any) -> None:
+    with pytest.raises(ValueError, match=f"num_src: got {count}, expected a whole number"):
+        Neighborhood(torch.zeros(2).long(), torch.zeros(0).long(), count)

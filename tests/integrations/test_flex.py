@@ -119,3 +119,9 @@ def test_a_bound_on_scores_is_refused(bound: int) -> None:
     q = torch.randn(1, 2, 8, 4)
     with pytest.raises(NotImplementedError, match="does more than add a bias"):
         flex_attention(q, q, q, lambda s, *_: s.clamp(-bound, bound))
+
+
+@pytest.mark.parametrize("shape", [(1, HEADS, 0, 8), (0, HEADS, TOKENS, 8)])
+def test_nobody_asks(shape: tuple[int, ...]) -> None:
+    query, key = torch.randn(shape), torch.randn(shape[0], HEADS, TOKENS, 8)
+    assert flex_attention(query, key, key).shape == shape

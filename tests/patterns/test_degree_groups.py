@@ -168,3 +168,10 @@ def test_a_pattern_with_an_assignment_is_a_value_of_known_types() -> None:
 def test_what_does_not_fit_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         DegreeGroups(**options)(STAR)
+
+
+def test_an_assignment_is_what_it_was_when_it_was_given() -> None:
+    given = torch.tensor([0, 1, 0])
+    pattern = DegreeGroups(assignment=given)
+    given[0] = 1
+    assert pattern.assignment.tolist() == [0, 1, 0]

@@ -119,3 +119,9 @@ def test_balls_around_the_length_of_a_word_of_the_bitmap(n: int) -> None:
     assert drawn.degree().tolist() == [min(n, 130)] * 131
     if n == 200:
         assert pairs(drawn) == pairs(hop_ball(graph, 1, inner=1)[0])
+
+
+@pytest.mark.parametrize(("n", "error"), [(0, ValueError), (-1, ValueError), (2.5, TypeError)])
+def test_how_many_are_drawn_is_a_number_of_sources(n, error) -> None:
+    with pytest.raises(error, match=f"n: got {n}, expected"):
+        draw_from_ball(Neighborhood.from_edge_index(torch.tensor([[0], [1]]), 2), 1, n)
