@@ -112,8 +112,9 @@ class Neighborhood:
             object.__setattr__(self, name, value)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        copy = f"replace({name}=...) makes a changed copy"
-        hint = copy if name in _OF_EDGES else "make a new one"
+        hint = (
+            f"replace({name}=...) makes a changed copy" if name in _OF_EDGES else "make a new one"
+        )
         raise AttributeError(f"{name}: a Neighborhood cannot be changed; {hint}")
 
     def __delattr__(self, name: str) -> NoReturn:
@@ -121,8 +122,7 @@ class Neighborhood:
 
     def __getstate__(self) -> dict[str, Any]:
         if self._first_state is not None:
-            self.check_unchanged()  # a copy has the same transposed edges
-        # plans hold modules, and states addresses, of which a copy has others
+            self.check_unchanged()  # a copy has these transposed edges, but other modules and places
         return vars(self) | dict(plans={}, _first_state=None, _perm_state=None, _sealed=False)
 
     def check_unchanged(self) -> Hashable | None:
@@ -386,15 +386,14 @@ class Neighborhood:
         Raises:
             MemoryError: If it does not fit into the available memory.
         """
-        ones = torch.ones(self.num_edges, device=self.device)
-        given = ones if self.weight is None else self.weight
-        value = given.to(torch.promote_types(given.dtype, torch.float32))
+        given = torch.ones(self.num_edges, device=self.device)
+        given = given if self.weight is None else self.weight
+        wide = given.to(torch.promote_types(given.dtype, torch.float32))
         if self.device.type == "cpu":
-            needed = self.num_dst * self.num_src * value.element_size()
+            needed = self.num_dst * self.num_src * wide.element_size()
             require_memory(f"to_dense: {self.num_dst} x {self.num_src}", needed, "keep the edges")
-        dense = value.new_zeros(self.num_dst, self.num_src)
-        dense = dense.index_put((self.targets(), self.indices), value, accumulate=True)
-        return dense.to(given.dtype)
+        dense, places = wide.new_zeros(self.num_dst, self.num_src), (self.targets(), self.indices)
+        return dense.index_put(places, wide, accumulate=True).to(given.dtype)
 
     def __repr__(self) -> str:
         facts = f"num_dst={self.num_dst}, num_src={self.num_src}, num_edges={self.num_edges}"
