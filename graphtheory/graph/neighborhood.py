@@ -112,9 +112,8 @@ class Neighborhood:
             object.__setattr__(self, name, value)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        hint = (
-            f"replace({name}=...) makes a changed copy" if name in _OF_EDGES else "make a new one"
-        )
+        copy = f"replace({name}=...) makes a changed copy"
+        hint = copy if name in _OF_EDGES else "make a new one"
         raise AttributeError(f"{name}: a Neighborhood cannot be changed; {hint}")
 
     def __delattr__(self, name: str) -> NoReturn:
@@ -122,7 +121,7 @@ class Neighborhood:
 
     def __getstate__(self) -> dict[str, Any]:
         if self._first_state is not None:
-            self.check_unchanged()  # a copy has these transposed edges, but other modules and places
+            self.check_unchanged()  # a copy has these transposed edges, but no plans or states
         return vars(self) | dict(plans={}, _first_state=None, _perm_state=None, _sealed=False)
 
     def check_unchanged(self) -> Hashable | None:
@@ -241,8 +240,7 @@ class Neighborhood:
         """The `sets` as a few dense groups, without sets that have no edges (cached)."""
         assert self.sets is not None
         self.check_unchanged()
-        found = self._groups
-        if found is None:
+        if (found := self._groups) is None:
             with leave_inference_mode():
                 self._store(_groups=(found := group_sets(self.sets, self.device)))
         return found
