@@ -181,6 +181,7 @@ class Expander(Pattern):
             raise ValueError(f"degree: got {self.degree!r}, expected an even number, 2 or more")
         check_sizes(self.sizes)
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def apply(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         nodes = require_square(neighborhood, "Expander")
         source, device = draw_device(generator, neighborhood), neighborhood.device

@@ -11,7 +11,7 @@ from graphtheory.graph import Neighborhood
 from graphtheory.patterns.base import Pattern, Randomness, RowPattern, require_square
 from graphtheory.structure import shortest_path_distance
 from graphtheory.structure._loops import floyd, sample_rows
-from graphtheory.structure._search import kept_with_graph
+from graphtheory.structure._search import kept_with_graph, not_traced
 from graphtheory.structure.distance import MAX_CUTOFF
 
 _FEW_GROUPS = 16  # up to here one pass over the nodes per group is faster than sorting them
@@ -67,6 +67,7 @@ def scale_columns(neighborhood: Neighborhood, factor: Tensor) -> Neighborhood:
     return scale_edges(neighborhood, factor.to(neighborhood.device)[neighborhood.indices])
 
 
+@not_traced
 def ranks(group: Tensor, generator: Randomness, device: torch.device) -> Tensor:
     """Rank of each node in a random order of its group [N]; those below S are a uniform sample."""
     key = torch.rand(len(group), generator=generator, dtype=torch.float64, device=device)
@@ -77,6 +78,7 @@ def ranks(group: Tensor, generator: Randomness, device: torch.device) -> Tensor:
     return rank
 
 
+@not_traced
 def first_of_each(
     group: Tensor, size: Tensor, generator: Randomness, device: torch.device
 ) -> Tensor:
@@ -221,6 +223,7 @@ class Sample(RowPattern):
     def by_row(self) -> bool:  # type: ignore[override]
         return not self.whole_graph
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def on_rows(
         self, graph: Neighborhood, targets: Tensor | None, *, generator: Randomness = None
     ) -> Neighborhood:
@@ -304,6 +307,7 @@ class GraphSAGE(RowPattern, Sampler):
         return scaled(drawn, share.index_select(0, drawn.targets()))
 
 
+@not_traced
 def distinct(
     rows: int, n: int, limit: int | Tensor, generator: Randomness, device: torch.device
 ) -> Tensor:
@@ -339,6 +343,7 @@ def _floyd(draws: Tensor, limit: Tensor, highest: int) -> Tensor:
     return chosen.t()
 
 
+@not_traced
 def sample_edges(
     start: Tensor, degree: Tensor, n: int, generator: Randomness, device: torch.device
 ) -> tuple[Tensor, Tensor]:

@@ -20,6 +20,7 @@ def total(values: Tensor) -> Tensor:
     return values.cumsum(0)[-1]
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def importance_factor(mass: Tensor, count: int, *, replace: bool, generator: Randomness) -> Tensor:
     """Factors of nodes drawn in proportion to `mass` float64 [n]; 0 if not drawn, 1 on average."""
     if not bool(mass.isfinite().all()):

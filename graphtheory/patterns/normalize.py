@@ -10,6 +10,7 @@ from graphtheory.graph import Neighborhood
 from graphtheory.patterns.base import Pattern, Randomness, require_square
 from graphtheory.patterns.draw import edge_weight
 from graphtheory.structure._loops import with_loops
+from graphtheory.structure._search import not_traced
 
 
 @dataclass(frozen=True)
@@ -25,11 +26,8 @@ class AddSelf(Pattern):
     def narrow(
         self, rows: Neighborhood, targets: Tensor, *, generator: Randomness = None
     ) -> Neighborhood:
-        if rows.device.type == "cpu":
-            arrays = (t.numpy() for t in (rows.indptr, rows.indices, targets))
-            indptr, edges = map(torch.from_numpy, with_loops(*arrays))
-        else:
-            indptr, edges = _with_loops(rows, targets)
+        on_cpu = rows.device.type == "cpu"
+        indptr, edges = (_with_loops_on_cpu if on_cpu else _with_loops)(rows, targets)
         indices = torch.cat([rows.indices, targets]).index_select(0, edges)
         weight, distance = rows.weight, rows.distance
         if weight is not None:
@@ -43,6 +41,12 @@ class AddSelf(Pattern):
 
     def mask(self, base: Tensor) -> Tensor:
         return base | torch.eye(base.size(0), dtype=torch.bool)
+
+
+@not_traced
+def _with_loops_on_cpu(rows: Neighborhood, targets: Tensor) -> tuple[Tensor, Tensor]:
+    indptr, edges = with_loops(*(t.numpy() for t in (rows.indptr, rows.indices, targets)))
+    return torch.from_numpy(indptr), torch.from_numpy(edges)
 
 
 def _with_loops(rows: Neighborhood, targets: Tensor) -> tuple[Tensor, Tensor]:

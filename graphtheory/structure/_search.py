@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import wraps
-from typing import TypeVar
+from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,12 +15,50 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.check import fit_int32
-from graphtheory.graph.content import state_of
+from graphtheory.graph.content import innermost_transform, leave_inference_mode, state_of
 from graphtheory.graph.csr import check_index, check_pointers
 
 Rows = tuple[np.ndarray, np.ndarray]
 Found = TypeVar("Found")
+Given = ParamSpec("Given")
 _LAST_TURN = np.iinfo(np.int32).max
+
+
+def _plain(ids: Tensor) -> Tensor:
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(ids):
+        if functorch.is_batchedtensor(ids):
+            raise NotImplementedError("torch.vmap: ids are batched, expected one graph for all")
+        ids = functorch.get_unwrapped(ids)
+    return ids
+
+
+def _of_ids(value: Any) -> Any:
+    """A tensor or the edges of a graph, as they were before torch.func wrapped them."""
+    if isinstance(value, Tensor):
+        return _plain(value)
+    if not isinstance(value, Neighborhood):
+        return value
+    indptr, indices = _plain(value.indptr), _plain(value.indices)
+    if indptr is value.indptr and indices is value.indices:
+        return value
+    perm = None if value.perm is None else _plain(value.perm)
+    return Neighborhood(indptr, indices, value.num_src, perm=perm, validate=False)
+
+
+def not_traced(compute: Callable[Given, Found]) -> Callable[Given, Found]:
+    """The same function of ids, which numpy reads: torch.compile and torch.func do not see it."""
+
+    @wraps(compute)
+    def outside(*args: Given.args, **options: Given.kwargs) -> Found:
+        if innermost_transform() is None:
+            return compute(*args, **options)
+        with leave_inference_mode():
+            named: Any = {name: _of_ids(value) for name, value in options.items()}
+            return compute(*map(_of_ids, args), **named)
+
+    found: Callable[Given, Found] = torch.compiler.disable(outside)
+    return found
 
 
 def num_nodes_of(graph: Neighborhood) -> int:
@@ -58,6 +96,7 @@ def kept_with_graph(
     return known
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 @kept_with_graph
 def rows_of(graph: Neighborhood) -> Rows:
     """(indptr, indices) in main memory, as the kernels read them (cached)."""
@@ -131,6 +170,7 @@ def scratch_of(graph: Neighborhood) -> Iterator[Scratch]:
     free.append(found)
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def for_chunks(work: Callable[[int, int], None], total: int, chunk: int) -> None:
     """Call ``work(start, stop)`` for consecutive ranges that cover 0..total-1; errors propagate."""
     starts = range(0, total, chunk)

@@ -17,6 +17,7 @@ from graphtheory.structure._search import (
     as_ids,
     for_chunks,
     kept_with_graph,
+    not_traced,
     num_nodes_of,
     rows_of,
     scratch_of,
@@ -29,6 +30,7 @@ MAX_CUTOFF = UNREACHABLE - 1
 _PAIRS_AT_ONCE, _BALLS_AT_ONCE, _TARGETS_AT_ONCE = 1024, 64, 16
 
 
+@not_traced
 def shortest_path_distance(
     graph: Neighborhood,
     *,
@@ -180,6 +182,7 @@ def _balls(
     return ids, search
 
 
+@not_traced
 def hop_ball(
     graph: Neighborhood, radius: int, *, inner: int = 0, targets: Tensor | None = None,
     max_degree: int | None = None,
@@ -230,6 +233,7 @@ def hop_ball(
     return ball.to(graph.device), distance.to(graph.device)
 
 
+@not_traced
 def draw_from_ball(
     graph: Neighborhood, radius: int, n: int, *, inner: int = 0, targets: Tensor | None = None,
     max_degree: int | None = None, generator: torch.Generator | None = None,
@@ -267,6 +271,7 @@ def draw_from_ball(
     return drawn.to(graph.device)
 
 
+@not_traced
 def shortest_path_edges(graph: Neighborhood, max_steps: int = 5) -> Tensor:
     r"""Edges of one shortest path from every source to every target, the target's end first.
 

@@ -324,3 +324,43 @@ def test_planted_fault_breaks_its_law(law: laws.Law, pattern: Pattern) -> None:
 def test_planted_fault_breaks_the_law_of_batches() -> None:
     with pytest.raises(AssertionError):
         laws.works_on_a_batch(OddNodesOnly(), list(GRAPHS.values()))
+
+
+def _drawn_alike(pattern: Pattern, ids: Tensor, nodes: int, weight: Tensor | None = None) -> Tensor:
+    """Weights and edges of the pattern on a graph, drawn from the same seed each time."""
+    torch.manual_seed(0)
+    found = pattern(Neighborhood.from_edge_index(ids, nodes, weight=weight))
+    values = found.indices.double() if found.weight is None else found.weight.double()
+    return values * (1 + found.targets())
+
+
+@of([kind() for kind in kinds_of(Pattern)])
+def test_every_kind_is_compiled_for_graphs_of_any_size(pattern: Pattern) -> None:
+    torch.compiler.reset()
+    compiled = torch.compile(
+        lambda ids, nodes: _drawn_alike(pattern, ids, nodes), backend="aot_eager", dynamic=True
+    )
+    for nodes in (9, 12):
+        ids = torch.randint(nodes, (2, 20), generator=torch.Generator().manual_seed(nodes))
+        torch.testing.assert_close(compiled(ids, nodes), _drawn_alike(pattern, ids, nodes))
+
+
+@of([kind() for kind in kinds_of(Pattern)])
+def test_every_kind_is_differentiated_by_torch_func(pattern: Pattern) -> None:
+    ids, weight = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]), torch.rand(4, dtype=torch.float64)
+
+    def total(weight: Tensor) -> Tensor:
+        return _drawn_alike(pattern, ids, 4, weight).sum() + 0 * weight.sum()
+
+    given = weight.clone().requires_grad_()
+    (wanted,) = torch.autograd.grad(total(given), given)
+    torch.testing.assert_close(torch.func.grad(total)(weight), wanted)
+
+
+def test_edges_that_vmap_batches_are_refused() -> None:
+    def drawn(indices: Tensor) -> Tensor:
+        rows = Neighborhood(torch.tensor([0, 1, 2]), indices, validate=False)
+        return AddSelf()(rows).indices
+
+    with pytest.raises(NotImplementedError, match="ids are batched, expected one graph for all"):
+        torch.vmap(drawn)(torch.tensor([[0, 1], [1, 0]]))
