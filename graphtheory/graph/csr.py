@@ -18,6 +18,9 @@ _PINNED = 2**24  # bytes of a tensor that cost less to copy once more than to wa
 
 def check_index(name: str, index: Tensor, limit: int, kind: str = "node") -> None:
     """Raise unless every entry of `index` lies in 0..limit-1; the message names an offender."""
+    if not isinstance(index, Tensor) or index.dtype not in (torch.int64, torch.int32):
+        found = index.dtype if isinstance(index, Tensor) else type(index).__name__
+        raise TypeError(f"{name}: got {found}, expected a tensor of int64 {kind} ids")
     if index.numel() == 0:
         return
     check_values(name, index)

@@ -92,7 +92,8 @@ class GraphReadout(nn.Module):
     with K = 1 for "sum" and `1 / |T^i|` for "mean", T^i the nodes of graph i.
 
     A graph without nodes gives zeros, as in PyG; "token" refuses one. Sums are in the order of the
-    nodes and do not depend on threads.
+    nodes and do not depend on threads. "sum" and "mean" on a CPU, and "token", have derivatives of
+    any order; the others have first ones.
 
     Args:
         reduce: "sum", "mean", "max" or "token" (the last node of each graph, where
@@ -146,7 +147,12 @@ class GraphReadout(nn.Module):
             return x[self._last(sizes)]
         reduce = "max" if self.reduce == "max" else "sum"
         wide = x.to(torch.promote_types(x.dtype, torch.float32))  # sums of 16 bits stop growing
-        out = torch.segment_reduce(wide, reduce, lengths=sizes, axis=0, unsafe=True)
+        if reduce == "sum" and x.is_cpu:  # on a GPU its order is not that of the nodes
+            if ptr is not None or batch is None:
+                batch = torch.repeat_interleave(sizes, output_size=len(x))
+            out = wide.new_zeros(sizes.size(0), x.size(1)).index_add(0, batch, wide)
+        else:
+            out = torch.segment_reduce(wide, reduce, lengths=sizes, axis=0, unsafe=True)
         if self.reduce == "mean":
             return (out / sizes.clamp(min=1)[:, None].to(wide.dtype)).to(x.dtype)
         return torch.where(sizes[:, None] > 0, out, torch.zeros_like(out)).to(x.dtype)

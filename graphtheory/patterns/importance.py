@@ -198,9 +198,9 @@ class LADIES(draw.NodeSampler):
     ) -> Neighborhood:
         """Draw for the rows `targets`, int64 node ids; None is every row."""
         if targets is not None:
+            check_index("targets", targets, neighborhood.num_dst)
             if targets.dtype != torch.int64:
                 raise TypeError(f"targets: dtype {targets.dtype}, expected int64 node ids")
-            check_index("targets", targets, neighborhood.num_dst)
             used = torch.zeros(neighborhood.num_dst, dtype=torch.bool, device=neighborhood.device)
             used[targets] = True
             neighborhood = neighborhood.keep(used[neighborhood.targets()])

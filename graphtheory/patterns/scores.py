@@ -151,13 +151,15 @@ class TopK(ScorePattern):
         """Number of sources kept in a row of `length` sources."""
         if isinstance(self.k, int):
             return min(self.k, length)
-        return math.ceil(round(self.k * length, 9))  # 0.1 * 30 is a little more than 3
+        count = math.ceil(round(self.k * length, 9))  # 0.1 * 30 is a little more than 3
+        return min(max(count, 1), length)
 
     def counts(self, lengths: Tensor) -> Tensor:
         """`count` of every entry, of the same shape and dtype."""
         if isinstance(self.k, int):
             return lengths.clamp(max=self.k)
-        return (lengths.double() * self.k).round(decimals=9).ceil().to(lengths.dtype)
+        count = (lengths.double() * self.k).round(decimals=9).ceil().clamp(min=1)
+        return count.to(lengths.dtype).minimum(lengths)
 
     def mask(self, logits: Tensor) -> Tensor:
         row = logits != -torch.inf

@@ -138,6 +138,7 @@ def core_distance(margin: Tensor) -> int:
         Hops, 1..Z.
 
     Raises:
+        TypeError: If `margin` is not floating.
         ValueError: If there is no node or no distance.
 
     Source: equations (3.5), (3.6).
@@ -146,6 +147,8 @@ def core_distance(margin: Tensor) -> int:
         >>> core_distance(torch.tensor([[1.0, 4.0], [1.0, -1.0]]))
         2
     """
+    if not margin.is_floating_point():
+        raise TypeError(f"margin: dtype {margin.dtype}, expected a floating tensor")
     if margin.dim() != 2 or margin.numel() == 0:
         raise ValueError(f"margin: shape {tuple(margin.shape)}, expected [N, Z], neither of them 0")
     return int(margin.mean(0).argmax()) + 1

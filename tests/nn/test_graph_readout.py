@@ -1,5 +1,7 @@
 """Readouts of graphs, against loops, PyG's pooling and eq. (B.224)."""
 
+from functools import partial
+
 import pytest
 import torch
 import torch_geometric.nn as pyg
@@ -105,3 +107,21 @@ def test_pointers_that_leave_nodes_out_are_refused(ptr: list[int]) -> None:
         GraphReadout("sum")(x, ptr=torch.tensor(ptr, dtype=torch.int64))
     with pytest.raises(ValueError, match=r"x: shape \(4,\), expected \[num_nodes, features\]"):
         GraphReadout("sum")(x[:, 0], torch.zeros(4, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+def test_derivatives_of_any_order_and_mode(reduce: str) -> None:
+    x = torch.randn(8, 2, dtype=torch.float64, requires_grad=True)
+    for given in (dict(batch=BATCH, num_graphs=5), dict(ptr=torch.tensor([0, 3, 3, 8])), {}):
+        cubes = partial(lambda given, x: GraphReadout(reduce)(x, **given) ** 3, given)
+        assert torch.autograd.gradcheck(cubes, x, check_forward_ad=True)
+        assert torch.autograd.gradgradcheck(cubes, x)
+
+
+def test_an_exported_readout_takes_other_graphs() -> None:
+    x, auto = torch.randn(7, 2), {0: torch.export.Dim.AUTO}
+    shapes = {"x": auto, "batch": auto}
+    given = (x[:5], torch.tensor([0, 0, 1, 1, 1]))
+    program = torch.export.export(GraphReadout("mean"), given, dynamic_shapes=shapes).module()
+    batch = torch.tensor([0, 0, 1, 1, 1, 2, 2])
+    torch.testing.assert_close(program(x, batch), pyg.global_mean_pool(x, batch))

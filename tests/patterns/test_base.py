@@ -230,6 +230,9 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="3 sources and 2 targets"):
         per_layer(FastGCN(), bipartite([2], [3]), 2)
     assert len(per_layer(FastGCN(), GRAPHS["no nodes"], 2)) == 2
+    for rows, kind in (([0], "list"), (torch.tensor([True, False]), "torch.bool")):
+        with pytest.raises(TypeError, match=f"nodes: got {kind}, expected a tensor of int64"):
+            on_rows(AddSelf(), GRAPH, rows)
 
 
 @pytest.mark.parametrize("limit", [1, 64, 65, 4_096, 4_097, 300_000])

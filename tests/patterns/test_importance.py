@@ -182,8 +182,10 @@ def test_normalized_rows_sum_to_one_and_their_mean_is_estimated() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"targets: dtype torch\.bool, expected int64"):
+    with pytest.raises(TypeError, match=r"targets: got torch\.bool, expected a tensor of int64"):
         LADIES()(CLIQUE, targets=torch.ones(7, dtype=torch.bool))
+    with pytest.raises(TypeError, match="targets: got list, expected a tensor of int64"):
+        LADIES()(CLIQUE, targets=[2])
     with pytest.raises(IndexError, match="targets: entry 0 is 7"):
         LADIES()(CLIQUE, targets=torch.tensor([7]))
     with pytest.raises(ValueError, match="count: got 9 together with share"):

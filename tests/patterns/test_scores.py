@@ -124,6 +124,8 @@ def test_counts_are_clipped_and_of_equal_logits_the_earlier_stay() -> None:
     assert [TopK(0.5).count(n) for n in (0, 1, 2, 197)] == [0, 1, 1, 99]
     assert TopK(0.1).count(30) == 3 and TopK(1.0).count(7) == 7 and TopK(1).count(7) == 1
     assert TopK(0.5).counts(torch.tensor([[4, 1], [4, 7]])).tolist() == [[2, 1], [2, 4]]
+    assert TopK(1e-11).counts(torch.tensor([0, 5, 6])).tolist() == [0, 1, 1]
+    assert [TopK(1e-11).count(n) for n in (0, 5, 6)] == [0, 1, 1]
     logits = torch.tensor([[1.0, 1.0, 1.0, -torch.inf], [-torch.inf] * 4])
     assert TopK(2).mask(logits).tolist() == [[True, True, False, False], [False] * 4]
     assert TopK(0.5).mask(logits).sum(1).tolist() == [2, 0]  # half of three, and of none

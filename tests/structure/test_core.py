@@ -265,3 +265,8 @@ def test_bad_features_are_named(change, error, message):
     arguments = {"x": torch.ones(4, 3), "label": torch.tensor([0, 1, 1, 0])} | change
     with pytest.raises(error, match=message):
         discriminative_nodes(**arguments)
+
+
+def test_a_margin_of_whole_numbers_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"margin: dtype torch\.int64, expected a floating tensor"):
+        core_distance(torch.tensor([[1, 2]]))

@@ -278,8 +278,9 @@ class VirtualNodes(nn.Module):
     def forward(self, x: Tensor, state: Tensor | None, view: GraphView) -> tuple[Tensor, Tensor]:
         if state is None:
             state = self.first.expand(view.num_graphs, -1)
-        pooled = x.new_zeros(view.num_graphs, x.size(1)).index_add(0, view.graph_of, x)
-        state = state + self.update(pooled + state)
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))  # sums of 16 bits stop growing
+        pooled = wide.new_zeros(view.num_graphs, x.size(1)).index_add(0, view.graph_of, wide)
+        state = state + self.update(pooled.to(x.dtype) + state)
         return x + state[view.graph_of], state
 
 

@@ -161,7 +161,9 @@ class PostNetwork(nn.Module):
             if state is not None:
                 x = x + state[batch.batch]
                 if i < len(self.virtual):
-                    state = self.virtual[i](state.index_add(0, batch.batch, x))
+                    wide = torch.promote_types(state.dtype, torch.float32)
+                    pooled = state.to(wide).index_add(0, batch.batch, x.to(wide))
+                    state = self.virtual[i](pooled.to(state.dtype))
             x, edges = block(x, batch.edge_index, edges)
         return self.head(x if self.readout is None else self.readout(x, ptr=batch.ptr))
 

@@ -1,5 +1,6 @@
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -166,3 +167,12 @@ def test_what_has_to_be_computed_before_and_what_is_missing() -> None:
 def test_options_that_do_not_exist(name: str, changed: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build(name, replace(SMALL, **changed))
+
+
+def test_a_virtual_node_adds_up_features_of_16_bits_in_float32() -> None:
+    virtual = graph_zoo.VirtualNodes(1, dropout=0.0).bfloat16()
+    virtual.update = torch.nn.Identity()  # of the sum and the state, which is 0
+    view: Any = SimpleNamespace(num_graphs=1, graph_of=torch.zeros(3000, dtype=torch.int64))
+    _, state = virtual(torch.full((3000, 1), 0.5, dtype=torch.bfloat16), None, view)
+    assert state.dtype is torch.bfloat16
+    assert state.item() == pytest.approx(1500, rel=0.01)
