@@ -44,8 +44,9 @@ def check_rows(indptr: Tensor, indices: Tensor, num_src: int) -> None:
 
 
 def check_pointers(
-    indptr: Tensor, num_edges: int, name: str = "indptr", rows: int | None = None
-) -> None:
+    indptr: Tensor, num_edges: int, name: str = "indptr", rows: int | None = None,
+    of: str = "edges",
+) -> None:  # fmt: skip
     """Raise unless the pointers of these rows run from 0 to the number of edges, never down."""
     of_rows = rows is None or len(indptr) == rows + 1
     if indptr.dim() == 1 and len(indptr) and of_rows and not indptr.is_floating_point():
@@ -58,7 +59,7 @@ def check_pointers(
             return
     raise ValueError(
         f"{name}: {indptr.dtype} of shape {tuple(indptr.shape)}, expected row pointers that run "
-        f"from 0 to {num_edges}, the number of edges, without decreasing"
+        f"from 0 to {num_edges}, the number of {of}, without decreasing"
     )
 
 

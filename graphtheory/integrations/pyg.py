@@ -38,9 +38,6 @@ _DROP_INS: dict[type[nn.Module], Any] = {
     )
     for name in names.split()
 }
-for _kind in _DROP_INS.values():
-    if issubclass(_kind, OnCore):
-        _kind.__call__ = OnCore.call
 _NAMES = {kind.__name__ for kind in _DROP_INS}
 _PREPARE = "__prepare_scriptable__"  # what torch.jit.script asks a module for
 

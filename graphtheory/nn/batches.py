@@ -7,6 +7,8 @@ from torch import Tensor, nn
 
 from graphtheory.graph import Neighborhood, cliques
 from graphtheory.graph.content import PerTensorCache, is_plain, refuse_traces
+from graphtheory.graph.csr import check_pointers
+from graphtheory.ops.call import sum_type
 
 _NAMES = ("sum", "mean", "max", "token")
 _OF_ONE: WeakValueDictionary[tuple[int, torch.device], Neighborhood] = WeakValueDictionary()
@@ -72,16 +74,10 @@ def _check_ends(ptr: Tensor, nodes: int) -> None:
     """Raise unless they run from 0 to the number of nodes and never fall; a GPU is told to look."""
     if not is_plain(ptr):  # which something traces
         return
-    told = (
-        f"ptr: {ptr.dtype} of shape {tuple(ptr.shape)}, expected 0 to {nodes}, the number of nodes"
-    )
-    if ptr.dim() != 1 or not len(ptr) or ptr.is_floating_point():
-        raise ValueError(told)
+    if ptr.is_cpu or ptr.dim() != 1 or not len(ptr) or ptr.is_floating_point():
+        return check_pointers(ptr, nodes, "ptr", of="nodes")
     fits = (ptr[0] == 0) & (ptr[-1] == nodes) & (ptr.diff() >= 0).all()
-    if not ptr.is_cpu:
-        torch._assert_async(fits, told)
-    elif not fits:
-        raise ValueError(told)
+    torch._assert_async(fits, f"ptr: expected 0 to {nodes}, the number of nodes, never falling")
 
 
 class GraphReadout(nn.Module):
@@ -146,7 +142,7 @@ class GraphReadout(nn.Module):
         if self.reduce == "token":
             return x[self._last(sizes)]
         reduce = "max" if self.reduce == "max" else "sum"
-        wide = x.to(torch.promote_types(x.dtype, torch.float32))  # sums of 16 bits stop growing
+        wide = x.to(sum_type(x))  # sums of 16 bits stop growing
         if reduce == "sum" and x.is_cpu:  # on a GPU its order is not that of the nodes
             if ptr is not None or batch is None:
                 batch = torch.repeat_interleave(sizes, output_size=len(x))

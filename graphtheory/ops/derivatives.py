@@ -45,7 +45,7 @@ def refuse_tangents(name: str) -> NoReturn:
     )
 
 
-def is_traced(args: tuple[Any, ...]) -> bool:
+def is_traced(args: Sequence[Any]) -> bool:
     """Whether a mode, a tracer or a tensor of another type has to see the op."""
     if torch._C._len_torch_dispatch_stack() > 0 or torch._C._is_tracing():
         return True
@@ -57,12 +57,7 @@ def is_traced(args: tuple[Any, ...]) -> bool:
 
 def is_followed(tensors: Maybe) -> bool:
     """Whether a backward pass is to have a gradient of its own, or something has to see it."""
-    if torch.is_grad_enabled() or is_tracing() or is_batched():
-        return True
-    for t in tensors:  # noqa: SIM110  (as above)
-        if t is not None and type(t) not in PLAIN:
-            return True
-    return False
+    return torch.is_grad_enabled() or is_tracing() or is_batched() or is_traced(tensors)
 
 
 def needs_grad(args: Sequence[Any]) -> bool:

@@ -15,7 +15,12 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.check import fit_int32
-from graphtheory.graph.content import innermost_transform, leave_inference_mode, state_of
+from graphtheory.graph.content import (
+    innermost_transform,
+    leave_inference_mode,
+    state_of,
+    unwrapped,
+)
 from graphtheory.graph.csr import check_index, check_pointers
 
 Rows = tuple[np.ndarray, np.ndarray]
@@ -25,12 +30,10 @@ _LAST_TURN = np.iinfo(np.int32).max
 
 
 def _plain(ids: Tensor) -> Tensor:
-    functorch = torch._C._functorch
-    while functorch.is_functorch_wrapped_tensor(ids):
-        if functorch.is_batchedtensor(ids):
-            raise NotImplementedError("torch.vmap: ids are batched, expected one graph for all")
-        ids = functorch.get_unwrapped(ids)
-    return ids
+    found = unwrapped(ids)
+    if found.dim() != ids.dim():
+        raise NotImplementedError("torch.vmap: ids are batched, expected one graph for all")
+    return found
 
 
 def _of_ids(value: Any) -> Any:

@@ -103,7 +103,7 @@ def test_readouts_of_16_bits_add_up_in_float32(reduce: str, dtype: torch.dtype) 
 @pytest.mark.parametrize("ptr", [[0, 4, 1000], [2, 4], [0, 2], [0, 3, 1, 4], []])
 def test_pointers_that_leave_nodes_out_are_refused(ptr: list[int]) -> None:
     x = torch.arange(4.0)[:, None]
-    with pytest.raises(ValueError, match=r"ptr: .* expected 0 to 4, the number of nodes"):
+    with pytest.raises(ValueError, match=r"ptr: .* that run from 0 to 4, the number of nodes"):
         GraphReadout("sum")(x, ptr=torch.tensor(ptr, dtype=torch.int64))
     with pytest.raises(ValueError, match=r"x: shape \(4,\), expected \[num_nodes, features\]"):
         GraphReadout("sum")(x[:, 0], torch.zeros(4, dtype=torch.int64))

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from graphtheory import nn as layers
 from graphtheory.graph import TOKEN, GraphTokens, Neighborhood, cliques
 from graphtheory.lab.zoo.graph_recipes import STACKS, EdgeGCNConv, PostNetwork, gine
+from graphtheory.ops.call import sum_type
 from graphtheory.ops.look_up import bias_per_edge
 
 COMPARED = ("gt", "gt-plain", "gine", "gcn", "gatv2", "mlp")
@@ -278,7 +279,7 @@ class VirtualNodes(nn.Module):
     def forward(self, x: Tensor, state: Tensor | None, view: GraphView) -> tuple[Tensor, Tensor]:
         if state is None:
             state = self.first.expand(view.num_graphs, -1)
-        wide = x.to(torch.promote_types(x.dtype, torch.float32))  # sums of 16 bits stop growing
+        wide = x.to(sum_type(x))  # sums of 16 bits stop growing
         pooled = wide.new_zeros(view.num_graphs, x.size(1)).index_add(0, view.graph_of, wide)
         state = state + self.update(pooled.to(x.dtype) + state)
         return x + state[view.graph_of], state

@@ -12,6 +12,7 @@ from torch_geometric.utils import degree
 
 from graphtheory import nn as layers
 from graphtheory.nn.conv.weighted_sums import GINEConv
+from graphtheory.ops.call import sum_type
 
 # Stacks of blocks that a model may have, its default first; other models have "pre" alone.
 STACKS = {"gcn": ("pre", "post", "ogb"), "gine": ("pre", "post", "ogb"), "gatedgcn": ("post",)}
@@ -161,7 +162,7 @@ class PostNetwork(nn.Module):
             if state is not None:
                 x = x + state[batch.batch]
                 if i < len(self.virtual):
-                    wide = torch.promote_types(state.dtype, torch.float32)
+                    wide = sum_type(state)
                     pooled = state.to(wide).index_add(0, batch.batch, x.to(wide))
                     state = self.virtual[i](pooled.to(state.dtype))
             x, edges = block(x, batch.edge_index, edges)

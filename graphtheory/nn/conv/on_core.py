@@ -71,7 +71,7 @@ class OnCore(MessagePassing):
         def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """The result, as `__call__` of drop-ins; by PyG's layer if few edges are new to it."""
+        """The result, as `__call__`; by PyG's layer if few edges are new to it."""
         if self._again is not None and not torch.compiler.is_compiling():
             found = self._again.at_once(self, args, kwargs)
             if found is not None:
@@ -81,8 +81,11 @@ class OnCore(MessagePassing):
         theirs: Any = object.__new__(self.at_new_edges(self._pyg))
         object.__setattr__(theirs, "__dict__", vars(self))  # the same parameters and state
         hooks = self._forward_pre_hooks  # and those before the backward pass; there are no others
-        hooked = self._backward_pre_hooks or (hooks and may_change(hooks, (*args, kwargs.get("x"))))
+        hooked = self._backward_pre_hooks or may_change(hooks, (*args, *kwargs.values()))
         return (theirs if hooked else theirs.forward)(*args, **kwargs)
+
+    if not TYPE_CHECKING:
+        __call__ = call
 
     @staticmethod
     def at_new_edges(kind: type) -> type:

@@ -1,7 +1,7 @@
 """The graph transformer layer with shortest-path-distance encoding."""
 
 import copy
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -237,9 +237,6 @@ class SPDTransformerConv(DotProduct):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, heads={self.heads})"
-
-
-cast(Any, SPDTransformerConv).__call__ = on_core.OnCore.call
 
 
 def attend(
