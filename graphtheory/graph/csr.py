@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from graphtheory.graph.content import PerTensorCache, ascends, fit, is_plain, is
 
 _TABLE = 4  # table entries that cost as much as sorting one id
 _WAITS = torch.Tag.cudagraph_unsafe  # of operators that may read from a device
+RANKED = 8_192  # edges and nodes up to which every edge of a GPU is compared with every other
 _PINNED = 2**24  # bytes of a tensor that cost less to copy once more than to wait for
 
 
@@ -149,21 +150,37 @@ extent: PerTensorCache[list[int]] = PerTensorCache(
 
 
 def rows_of_edges(
-    edge_index: Tensor, num_src: int, num_dst: int, both: bool = False, asked: Sequence[Tensor] = ()
-) -> tuple[list[Tensor], list[Tensor], list[int]]:
-    """Results of `csr_from_edges` and `csr_transpose`, and whole numbers that are `asked`.
+    edge_index: Tensor, num_src: int, num_dst: int, both: bool = False, loops: int | None = None
+) -> tuple[list[Tensor], list[Tensor], int]:
+    """Results of `csr_from_edges` and `csr_transpose`; self-loops before the last `loops` edges.
 
     A device is waited for once, for all that is checked, planned with and asked. The transposed
-    structure is made only there, and only for `both`.
+    structure is made only there, and only for `both`; without `loops` none are counted.
     """
     if edge_index.is_cpu or not is_plain(edge_index) or is_tracing():
-        return list(csr_from_edges(edge_index, num_src, num_dst)), [], [*map(int, asked)]
-    return _rows_on_device(edge_index, num_src, num_dst, both, asked)
+        others = 0 if loops is None else int(_self_loops(edge_index)) - loops
+        return list(csr_from_edges(edge_index, num_src, num_dst)), [], others
+    edges = edge_index.size(1)
+    if rank_edges is None or not 0 < edges <= RANKED >= max(num_src, num_dst):
+        return sorted_rows(edge_index, num_src, num_dst, both, loops)
+    rows, turned, outside, others = rank_edges(edge_index, num_src, num_dst, both, loops or 0)
+    for side, limit in enumerate((num_src, num_dst) if outside else ()):
+        check_index(f"edge_index[{side}]", edge_index[side], limit)  # which names an offender
+    return rows, turned, others
 
 
-def _rows_on_device(
-    edge_index: Tensor, num_src: int, num_dst: int, both: bool, asked: Sequence[Tensor]
-) -> tuple[list[Tensor], list[Tensor], list[int]]:
+rank_edges: Callable[..., tuple[list[Tensor], list[Tensor], int, int]] | None = None
+"""What makes the rows of a GPU's few edges in one launch; the kernels set it."""
+
+
+def _self_loops(edge_index: Tensor) -> Tensor:
+    return (edge_index[0] == edge_index[1]).sum()
+
+
+def sorted_rows(
+    edge_index: Tensor, num_src: int, num_dst: int, both: bool, loops: int | None
+) -> tuple[list[Tensor], list[Tensor], int]:
+    """`rows_of_edges` by sorting, on a device."""
     indptr, perm = sort_by_key(edge_index[1].contiguous(), num_dst)
     indices, targets = (side.long()[perm] for side in edge_index)
     turned, ends = list[Tensor](), list[Tensor]()
@@ -173,20 +190,21 @@ def _rows_on_device(
     pointers = [indptr, *turned[:1]]
     if len(perm):
         ends = [end for side in edge_index for end in torch.aminmax(side)]
+    asked = [] if loops is None else [_self_loops(edge_index)]
     found = torch.stack([*ends, *map(_longest, pointers), *asked]).tolist()
     for side, limit in enumerate((num_src, num_dst) if ends else ()):
         if found[2 * side] < 0 or found[2 * side + 1] >= limit:
             check_index(f"edge_index[{side}]", edge_index[side], limit)  # which names an offender
     for one, longest in zip(pointers, found[len(ends) :], strict=False):
         extent.tell(one, [len(perm), longest])
-    return [indptr, indices, perm], turned, found[len(ends) + len(pointers) :]
+    return [indptr, indices, perm], turned, 0 if loops is None else found[-1] - loops
 
 
 @torch.library.custom_op("graphtheory::csr_from_edges", mutates_args=(), tags=_WAITS)
 def csr_from_edges(edge_index: Tensor, num_src: int, num_dst: int) -> tuple[Tensor, Tensor, Tensor]:
     """Sort edges by target: (indptr [num_dst + 1], indices [E], perm [E])."""
     if not edge_index.is_cpu:
-        indptr, indices, perm = _rows_on_device(edge_index, num_src, num_dst, False, ())[0]
+        indptr, indices, perm = sorted_rows(edge_index, num_src, num_dst, False, None)[0]
         return indptr, indices, perm
     for side, limit in enumerate((num_src, num_dst)):
         row = edge_index[side]

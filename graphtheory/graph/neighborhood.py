@@ -108,8 +108,7 @@ class Neighborhood:
 
     def _store(self, **fields: object) -> None:
         """Set attributes: in the constructor, and of what is computed once."""
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+        vars(self).update(fields)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         copy = f"replace({name}=...) makes a changed copy"

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from graphtheory.graph import Neighborhood
-from graphtheory.ops import additive, fused, kernels
+from graphtheory.ops import fused, kernels
 from graphtheory.ops.arguments import BucketedBias
 from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.backends.triton_csr import triton_objections
@@ -203,51 +203,6 @@ class MappedReLU(Layer):
         return relu_sums(*values, order, list(self.parts), _NAME).squeeze(1)
 
 
-class MappedGAT(Layer):
-    """GAT, heads side by side; of x, W, a vector for sources and targets, bias, scores of edges."""
-
-    def forward(self, tensors: Tensors) -> Tensors:
-        (x, weight, att_src, att_dst, bias, edge, seed), options = tensors, self.options
-        value = made(partial(_by_head, options[0]), made(linear, x, weight))
-        scores = self.kernels.node_scores(value, att_src, att_dst)
-        given = self.parts[:2], value, *scores, edge, *options[1:], seed, bias
-        out, stats = self.kernels.additive_attention(*given[0], *given[1:])
-        return made(_flat, out), value, *scores, stats, *(() if bias is not None else (out,))
-
-    def backward(self, grads: Sequence[Tensor], kept: Tensors, read: Tensors, needs: Needs) -> Any:
-        (value, src, dst, stats, *out), (x, weight, *atts, _, edge, seed) = kept, read
-        up = made(partial(_by_head, self.options[0]), grads[0])
-        of_value, of_src, of_dst, _ = self.kernels.additive_attention_backward(
-            *self.parts, up, value, src, dst, edge, stats, *self.options[1:], seed,
-            out=out[0] if out else up, atts=tuple(atts),
-        )  # fmt: skip
-        flat = made(_flat, of_value)
-        of_x = made(torch.mm, flat, weight) if needs[0] else None
-        of_weight = made(_of_matrix, flat, x) if needs[1] else None
-        of_atts = [
-            made(_of_vector, scores, value) if need else None
-            for scores, need in ((of_src, needs[2]), (of_dst, needs[3]))
-        ]
-        of_bias = made(_over_nodes, grads[0]) if needs[4] else None
-        return of_x, of_weight, *of_atts, of_bias, None, None
-
-    def definition(
-        self, x: Any, weight: Any, att_src: Any, att_dst: Any, bias: Any, edge: Any, seed: Any
-    ) -> Tensor:
-        heads, slope, dropout = self.options
-        value, nb = _by_head(heads, linear(x, weight)), neighborhood_of(self.parts, len(x))
-        scores = ((value * att).sum(-1) for att in (att_src, att_dst))
-        call = Call("additive_attention", nb, (value, *scores, edge), (seed, slope, dropout))
-        out = additive.run_attention(call, self.backend).flatten(1)
-        return out if bias is None else out + bias
-
-
-def _of_vector(scores: Tensor, value: Tensor) -> Tensor:
-    """The sum of values [N, H, D] by their scores [N, H], [1, H, D]."""
-    every = scores.t() @ value.flatten(1)  # [H, H * D], of which a head needs its own part
-    return every.view(len(every), *value.shape[1:]).diagonal(dim1=0, dim2=1).t()[None]
-
-
 class MappedAttention(Layer):
     """Attention, heads side by side; of x, table and buckets of a bias, matrices, their biases.
 
@@ -265,11 +220,11 @@ class MappedAttention(Layer):
         matrices, biases = self._maps(tensors)
         maps = [t for t in (*matrices, *biases) if t is not None]
         y = made(partial(_mapped, len(matrices)), tensors[0], *maps)
-        parts = [made(partial(_part, k, heads), y) for k in range(3)]
-        out, *kept = self._attended(parts, tensors)
+        parts = made(partial(_parts, heads), y)
+        out, *kept = self._attended(parts[:3], tensors)
         flat = made(_flat, out)
         kept = [flat if t is out else t for t in kept]
-        return made(_with_root, flat, y) if len(matrices) > 3 else flat, y, *kept
+        return flat if len(parts) < 4 else made(_with_root, flat, y), y, *kept
 
     def _attended(self, parts: Sequence[Tensor], tensors: Sequence[Any]) -> tuple[Tensor, ...]:
         """The output [N, H, D] without the fourth map, and what else the gradient reads."""
@@ -282,10 +237,9 @@ class MappedAttention(Layer):
     def backward(self, grads: Sequence[Tensor], kept: Tensors, read: Tensors, needs: Needs) -> Any:
         y, heads, (matrices, biases) = kept[0], self.options[0], self._maps(read)
         of_y, count = made(torch.empty_like, y), len(matrices)
-        parts = [made(partial(_part, k, heads), y) for k in range(3)]
-        into = [made(partial(_part, k, heads), of_y) for k in range(3)]
+        parts, into = (made(partial(_parts, heads), maps) for maps in (y, of_y))
         up = made(partial(_by_head, heads), grads[0])
-        before = self._gradients(up, parts, into, kept[1:], read, needs)
+        before = self._gradients(up, parts[:3], into[:3], kept[1:], read, needs)
         if count > 3:
             made(_copy_root, of_y, grads[0])
         found: list[Any] = [made(_of_inputs, of_y, *matrices) if needs[0] else None, *before]
@@ -328,8 +282,8 @@ def _mapped(count: int, x: Tensor, *maps: Tensor) -> Tensor:
     return torch.baddbmm(torch.cat(maps[count:]).view(count, 1, -1), every, matrices)
 
 
-def _part(k: int, heads: int, maps: Tensor) -> Tensor:
-    return maps[k].view(maps.size(1), heads, -1)
+def _parts(heads: int, maps: Tensor) -> tuple[Tensor, ...]:
+    return maps.view(*maps.shape[:2], heads, -1).unbind()
 
 
 def _with_root(out: Tensor, maps: Tensor) -> Tensor:

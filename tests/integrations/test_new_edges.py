@@ -116,7 +116,8 @@ def test_an_error_leaves_the_layer_ours() -> None:
 
 def test_the_table_notices_a_layer_that_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
     layer = swapped(pyg.GINConv(nn.Linear(6, 4)))
-    monkeypatch.setattr("graphtheory.nn.conv.first_calls.has_met", lambda *_: False)
+    forgetful = type("Forgetful", (dict,), {"get": lambda *_: None})()
+    monkeypatch.setattr("graphtheory.nn.conv.first_calls._MET", forgetful)
     (x, edges), found = graph(), ways(layer)
     for _ in range(2):
         layer(x, edges)

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakIdKeyDictionary
 from torch_geometric import EdgeIndex
 from torch_geometric.typing import SparseTensor
 from torch_geometric.utils import coalesce, is_torch_sparse_tensor
@@ -203,15 +203,13 @@ def _build(
         ids = torch.arange(loops, dtype=edges.dtype, device=edges.device)
         edges = torch.cat([edges, torch.stack([ids, ids])], 1)
     compiling = torch.compiler.is_compiling()
-    asked: list[Tensor] = []
-    answers: list[int] = []
+    others = None
     if compiling and simple and not torch.compiler.is_exporting():
         indptr, indices, order, *turned = _sorted(given, num_src, num_dst, loops, reverse)
     else:
-        if add_self_loops and not compiling:  # whether there are others, which these replace
-            asked = [(edges[0] == edges[1]).sum() - loops]
         both, ends = torch.is_grad_enabled(), edges.flip(0) if reverse else edges
-        rows, turned, answers = rows_of_edges(ends, num_src, num_dst, both, asked)
+        counted = loops if add_self_loops and not compiling else None
+        rows, turned, others = rows_of_edges(ends, num_src, num_dst, both, counted)
         indptr, indices, order = rows
     nb = Neighborhood(indptr, indices, num_src, perm=order, validate=False)
     if turned:
@@ -222,7 +220,7 @@ def _build(
     nb._seal()
     if not add_self_loops:
         return Adjacency(nb, order)
-    if answers == [0]:
+    if others == 0 and not compiling:  # which these replace
         return Adjacency(nb, order, edges, loops)
     replaced = (nb.indices == nb.targets()) & (order < edges.size(1) - loops)
     return Adjacency(nb, order, edges, loops, replaced)
@@ -274,7 +272,8 @@ def _sizes(given: Any, num_src: int, num_dst: int | None) -> tuple[int, int]:
     return num_src, num_dst
 
 
-_CACHE = WeakIdKeyDictionary()  # tensor or Neighborhood -> (state, {key: what was made})
+# id of a tensor or a Neighborhood -> (reference to it, state, {key: what was made})
+_CACHE: dict[int, tuple[Any, Any, dict[Any, Any]]] = {}
 
 
 def outside_inference_mode(make: Callable[[], Any]) -> Any:
@@ -292,10 +291,12 @@ def cached_for(given: Any) -> dict[Any, Any] | None:
     state = state_of(given) if is_edge_list else _state(given)
     if state is None:
         return None
-    entry = _CACHE.get(key)
-    if entry is None or entry[0] != state:
-        entry = _CACHE[key] = (state, {})
-    return entry[1]
+    place = id(key)  # which is another's only when this one is gone
+    entry = _CACHE.get(place)
+    if entry is None or entry[0]() is not key or entry[1] != state:
+        held = ref(key, lambda _: _CACHE.pop(place, None))
+        entry = _CACHE[place] = (held, state, {})
+    return entry[2]
 
 
 def _state(given: Any) -> Any:

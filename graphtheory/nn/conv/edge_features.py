@@ -74,16 +74,20 @@ def edge_logits(edge_query: Tensor, features: Tensor, adj: Adjacency) -> Tensor:
     return torch.cat([ops.edge_dot(q[:, None], sources, edges) for q in edge_query.unbind(1)], 1)
 
 
-def in_rows(adj: Adjacency, features: Tensor) -> Tensor:
-    """Features of given edges in CSR order; layers that follow one another share a copy."""
+def in_rows(adj: Adjacency, features: Tensor, key: Any = "features", make: Any = None) -> Tensor:
+    """Features of given edges in CSR order, by `make` if there is more to do than to order them.
+
+    Layers that follow one another share a copy by its key.
+    """
+    make = make or adj.to_csr_order
     if adj.order is None or features.requires_grad or not _can_be_shared(features):
-        return adj.to_csr_order(features)
+        return make(features)
     # -> (state, the copy while a layer keeps it); a learned one lets its gradient be taken once
-    copies = adj.cached("features", WeakTensorKeyDictionary)
+    copies = adj.cached(key, WeakTensorKeyDictionary)
     state, (before, known) = state_of(features), copies.get(features, (None, None))
     copy = known() if state is not None and before == state else None
     if copy is None:
-        copy = adj.to_csr_order(features)
+        copy = make(features)
         copies[features] = (state, TensorWeakRef(copy))
     return copy
 

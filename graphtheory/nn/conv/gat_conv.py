@@ -11,12 +11,16 @@ from graphtheory import ops
 from graphtheory.nn.conv import again, on_core
 from graphtheory.nn.conv.adjacency import Adjacency, adjacency_of
 from graphtheory.nn.conv.edge_features import edge_features, given_features, in_rows, matrix_of
-from graphtheory.ops import layers
+from graphtheory.ops import gat_layers
 from graphtheory.ops.reference import additive_logits
 
 
 class GATBase(on_core.OnCore):
     """Mixin of the layers whose attention logits go through a LeakyReLU."""
+
+    @property
+    def is_whole(self) -> bool:
+        return bool(self.concat and self._modules.get("res") is None)
 
     def _edge_features(
         self, adj: Adjacency, edge_attr: Tensor | None, edge_index: Any
@@ -27,14 +31,27 @@ class GATBase(on_core.OnCore):
         edge_attr = given_features(edge_attr, edge_index, self.edge_dim)
         if edge_attr is None:
             return None, None
-        if adj.loops and self.fill_value == "mean" and edge_attr.dtype in (torch.int64, torch.int):
+        features = self._rows(adj, edge_attr)
+        return features, matrix_of(self.lin_edge, features, self.heads)
+
+    def _rows(self, adj: Adjacency, edge_attr: Tensor) -> Tensor:
+        """Features [E, edge_dim] in the order of rows, self-loops included."""
+        fill = self.fill_value
+        if adj.loops and fill == "mean" and edge_attr.dtype in (torch.int64, torch.int):
             edge_attr = edge_attr * 1.0  # as PyG's means are
         edge_attr = edge_features(edge_attr, adj.num_given, self.lin_edge.in_channels)
-        if adj.replaced is not None and adj.edges is not None:  # whose features nobody reads
-            src, dst = adj.edges[:, : adj.num_given]
-            edge_attr = edge_attr.masked_fill((src == dst)[:, None], 0)
-        features = in_rows(adj, adj.with_loops(edge_attr, self.fill_value))
-        return features, matrix_of(self.lin_edge, features, self.heads)
+        if not adj.loops:
+            return in_rows(adj, edge_attr)
+
+        def with_loops(features: Tensor) -> Tensor:
+            if adj.replaced is not None and adj.edges is not None:  # whose features nobody reads
+                src, dst = adj.edges[:, : adj.num_given]
+                features = features.masked_fill((src == dst)[:, None], 0)
+            return adj.to_csr_order(adj.with_loops(features, fill))
+
+        if isinstance(fill, Tensor):  # which may change
+            return with_loops(edge_attr)
+        return in_rows(adj, edge_attr, ("features", fill), with_loops)
 
     def _project(
         self, x_src: Tensor, x_dst: Tensor | None, of_source: Any, of_target: Any
@@ -104,6 +121,11 @@ class GATConv(GATBase, pyg.GATConv):
     propagate_type: ClassVar[dict[str, Any]] = {"x": OptPairTensor, "alpha": Tensor}
     edge_updater_type: ClassVar[dict[str, Any]] = {"alpha": OptPairTensor, "edge_attr": OptTensor}
     arguments = "x", "edge_index", "edge_attr", "size", "return_attention_weights"
+
+    @property
+    def is_whole(self) -> bool:
+        parts = self._modules
+        return super().is_whole and parts.get("lin_edge") is None and parts.get("lin") is not None
 
     def forward(
         self,
@@ -181,7 +203,7 @@ class GATConv(GATBase, pyg.GATConv):
             edge = adj.cached(key, lambda: self._edge_scores(adj, None, None).detach())  # type: ignore[union-attr]
         given = x, self.lin.weight, self.att_src, self.att_dst, self.bias, edge
         slope = float(self.negative_slope)
-        nb, kind = adj.neighborhood, layers.MappedGAT
+        nb, kind = adj.neighborhood, gat_layers.MappedGAT
         return again.compute(self, args, kind, nb, given, self.heads, slope, dropout=float(dropout))
 
 
@@ -216,6 +238,7 @@ class GATv2Conv(GATBase, pyg.GATv2Conv):
 
     propagate_type: ClassVar[dict[str, Any]] = {"x": PairTensor, "alpha": Tensor}
     edge_updater_type: ClassVar[dict[str, Any]] = {"x": PairTensor, "edge_attr": OptTensor}
+    arguments = "x", "edge_index", "edge_attr", "return_attention_weights"
 
     def forward(
         self,
@@ -224,6 +247,11 @@ class GATv2Conv(GATBase, pyg.GATv2Conv):
         edge_attr: Tensor | None = None,
         return_attention_weights: bool | None = None,
     ) -> Any:
+        args = (x, edge_index, edge_attr, return_attention_weights)
+        if self._again is not None and not torch.compiler.is_compiling():
+            found = self._again(self, *args)
+            if found is not None:
+                return found
         if self.needs_messages():
             edge_index = self.for_messages(edge_index)
             return super().forward(x, edge_index, edge_attr, return_attention_weights or None)
@@ -232,6 +260,10 @@ class GATv2Conv(GATBase, pyg.GATv2Conv):
         adj = adjacency_of(
             edge_index, x_src.size(0), num_dst, add_self_loops=self.add_self_loops, flow=self.flow
         )
+        if not adj.neighborhood.indptr.is_cpu and x_dst is x and not return_attention_weights:
+            whole = self._whole(args, adj)
+            if whole is not None:
+                return whole
         shared = self.share_weights and isinstance(x, Tensor)
         source, target = self._project(
             x_src, x_dst, self.lin_l, self.lin_l if shared else self.lin_r
@@ -240,6 +272,32 @@ class GATv2Conv(GATBase, pyg.GATv2Conv):
         out, weights = self._attend(adj, logits, source)
         out = self._finish(out, x_dst)
         return (out, adj.with_weights(edge_index, weights)) if return_attention_weights else out
+
+    def _whole(self, args: Any, adj: Adjacency) -> Tensor | None:
+        """The output as one function; None where its parts have to run."""
+        (x, edge_index, edge_attr, _), maps = args, [self.lin_l]
+        maps += [] if self.share_weights else [self.lin_r]
+        if not self.concat or self.res is not None or not on_core.run_inside(x, *maps):
+            return None
+        given_attr = given_features(edge_attr, edge_index, self.edge_dim)
+        rows = matrix = barred = None
+        if given_attr is not None:
+            if self.lin_edge is None or given_attr is not edge_attr or edge_attr.requires_grad:
+                return None
+            rows = self._rows(adj, edge_attr)
+            if not on_core.run_inside(x, self.lin_edge) or rows.dtype != x.dtype:
+                return None
+            matrix = self.lin_edge.weight
+        if adj.replaced is not None:
+            barred = adj.cached("barred", lambda: adj.replaced[:, None])  # type: ignore[index]
+        both = [(maps[k] if k < len(maps) else None) for k in range(2)]
+        given = (
+            x, *(one and one.weight for one in both), *(one and one.bias for one in both),
+            self.att, self.bias, matrix, rows, barred,
+        )  # fmt: skip
+        slope, dropout = float(self.negative_slope), float(self.dropout if self.training else 0)
+        nb, kind = adj.neighborhood, gat_layers.MappedGATv2
+        return again.compute(self, args, kind, nb, given, self.heads, slope, dropout=dropout)
 
     def _logits(
         self, adj: Adjacency, source: Tensor, target: Tensor | None, edge_attr: Any, given: Any

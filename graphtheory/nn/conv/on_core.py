@@ -92,6 +92,14 @@ class OnCore(MessagePassing):
         """The class that computes a call on few new edges, of PyG's."""
         return kind
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether, without features of edges, a GPU computes it as one function.
+
+        Then few edges are sorted there in one launch, and PyG's layer is no faster on new ones.
+        """
+        return False
+
     _is_first = is_first  # whether `call` leaves this call to PyG's layer
 
     def needs_messages(self) -> bool:
@@ -341,9 +349,12 @@ def is_plain(linear: torch.nn.Module) -> bool:
 
 def run_inside(x: Tensor, *maps: Any) -> bool:
     """Whether linear maps of x may be part of another function of a GPU: nobody sees them."""
-    if x.dim() != 2 or torch.is_autocast_enabled(x.device.type):
+    if x.dim() != 2 or has_global_hooks() or torch.is_autocast_enabled(x.device.type):
         return False
-    return all(is_plain(one) and one.weight.dtype is x.dtype for one in maps)
+    for one in maps:
+        if type(one) is not Linear or is_watched(one) or one._parameters["weight"].dtype != x.dtype:
+            return False
+    return True
 
 
 def is_watched(module: torch.nn.Module) -> bool:

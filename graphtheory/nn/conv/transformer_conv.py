@@ -165,7 +165,7 @@ class DotProduct(OnCore):
             own = bias.table, bias.bucket
         elif bias is not None:
             return None
-        given = (x, *own, *(one.weight for one in maps), *(one.bias for one in maps))
+        given = (x, *own, *(one._parameters[n] for n in ("weight", "bias") for one in maps))
         scale = self.out_channels**-0.5 if self.scale is None else float(self.scale)
         dropout = float(self.dropout) if self.training else 0.0
         return again.compute(
@@ -289,6 +289,13 @@ class TransformerConv(DotProduct, pyg.TransformerConv):
     }  # fmt: skip
     value_table = None
     arguments = "x", "edge_index", "edge_attr", "return_attention_weights"
+
+    @property
+    def is_whole(self) -> bool:
+        own = vars(self)
+        return bool(
+            own["concat"] and own["_modules"].get("lin_beta") is None and not self.recompute
+        )
 
     def forward(
         self,

@@ -3,7 +3,6 @@
 Only `propagate`, which gathers and scatters messages in PyG, is ours.
 """
 
-from contextlib import suppress
 from functools import cache
 from typing import Any, ClassVar, cast
 from weakref import WeakKeyDictionary
@@ -30,28 +29,28 @@ _MOST = 0.75  # share of the target nodes up to which `SAGEConv` leaves the othe
 
 
 class Direct(MessagePassing):
-    """Mixin of PyG's layer whose messages are features of neighbors, maybe times weights [E].
+    """Mixin of PyG's layer whose messages are made of features of neighbors and maybe of edges.
 
-    Its `propagate` gathers, multiplies and scatters as PyG's does, without PyG's inspection of
+    Its `propagate` gathers, calls `message` and scatters as PyG's does, without PyG's inspection of
     arguments and of what the layer overrides. Where a hook or an explainer asks for messages, and
     for errors, PyG's own runs.
     """
 
     inlined: ClassVar[on_core.Inlined] = {"aggr_module": tuple(on_core.REDUCTIONS)}
 
-    def propagate(self, edge_index: Any, size: Any = None, *, x: Any, **weights: Any) -> Tensor:
+    def propagate(self, edge_index: Any, size: Any = None, *, x: Any, **of_edges: Any) -> Tensor:
         x_src, x_dst = (x, x) if isinstance(x, Tensor) else x
         reduce = on_core.REDUCTIONS.get(type(self.aggr_module))
-        (weight,) = (*weights.values(), None)[:1]
         whole = self._decomposed_layers == 1 and x_src is x_dst
         if whole and reduce is not None and not on_core.changed(self, Direct):
-            src, dst = edge_index if self.flow == "source_to_target" else edge_index.flip(0)
-            with suppress(IndexError, RuntimeError):  # which PyG raises in its own words
-                messages = x_src.index_select(self.node_dim, src)
-                if weight is not None:
-                    messages = weight.view(-1, 1) * messages
+            ends = edge_index if self.flow == "source_to_target" else edge_index.flip(0)
+            try:
+                src, dst = ends.unbind()
+                messages = self.message(x_src.index_select(self.node_dim, src), **of_edges)
                 return scatter(messages, dst, self.node_dim, x_dst.size(self.node_dim), reduce)
-        return cast(Tensor, super().propagate(edge_index, size=size, x=x, **weights))
+            except (IndexError, RuntimeError):  # which PyG raises in its own words
+                pass
+        return cast(Tensor, super().propagate(edge_index, size=size, x=x, **of_edges))
 
 
 @cache
@@ -290,6 +289,7 @@ class GINEConv(Sums, pyg.GINEConv):
     """
 
     pays_from = 0, 0
+    at_new_edges = staticmethod(direct)
 
     @property
     def edge_dim(self) -> int | None:

@@ -2,8 +2,9 @@
 
 Forward, a row goes along its edges with a running maximum, sum and weighted sum of values; `merge`
 puts the chunks of a long row together by the same formula. A logit is a scaled dot product of query
-and key, or GAT's score, the leaky sum of a value of the source, the target and the edge: then there
-are no queries and keys, the edge's value is the bias, and the scale is the slope below 0.
+and key, or GAT's score, the leaky sum of values of the target and, if given, of the source and the
+edge: then there are no queries and keys, the edge's value is the bias, and the scale is the slope
+below 0.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ def _step(
     if key is not None:
         logits = by_head(mine[:, None, :] * slopes, G, C) * cast(scale, ACC)
     else:
-        logits = mine[:, None, :] + per_edge(src_score, node, live, head, head_live, HEADS, ACC)
+        logits = mine[:, None, :]
+        if src_score is not None:
+            logits += per_edge(src_score, node, live, head, head_live, HEADS, ACC)
     if bias is not None:
         logits += per_edge(bias, edge, live, head, head_live, HEADS, ACC)
     if bucket is not None:

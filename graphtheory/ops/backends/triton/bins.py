@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -47,8 +48,8 @@ class Plan:
     """Every row of a structure once."""
 
     bins: tuple[Bin, ...]
-    long: Tensor  # the rows that were cut into chunks, int32
-    bounds: Tensor  # chunks bounds[l]..bounds[l+1]-1 make row long[l]; int64
+    long: Any = None  # the rows that were cut into chunks, int32; None if there are none
+    bounds: Any = None  # chunks bounds[l]..bounds[l+1]-1 make row long[l]; int64
 
 
 @dataclass(frozen=True)
@@ -79,21 +80,26 @@ def tile(heads: int, dim: int, dtype: torch.dtype, edges: int = _MOST) -> Tile:
     return Tile(min(slots // edges, _MOST), edges, heads, dim, warps)
 
 
+def whole_rows(indptr: Tensor, edges: int, longest: int) -> Plan | None:
+    """The plan of rows that are not cut, the longest of which has so many edges; None of others."""
+    count, order = indptr.numel() - 1, None
+    if not count or longest > (CHUNK if edges > _SMALL else _OF_SMALL):
+        return None
+    if longest > CHUNK:  # a small graph waits for its longest row, which had better begin first
+        order = indptr.diff().argsort(descending=True, stable=True).int()
+    return Plan((Bin(count, power(edges // count), order=order),))
+
+
 def _plan(indptr: Tensor) -> Plan:
     count, device = indptr.numel() - 1, indptr.device
-    none = indptr.new_empty(0, dtype=torch.int32)
     if count < 1:
-        return Plan((), none, indptr.new_zeros(1, dtype=torch.int64))
+        return Plan(())
     if indptr.is_cuda and torch.cuda.is_current_stream_capturing():  # which cannot be asked
-        return Plan((Bin(count, _MOST),), none, none.long())  # right for rows of any length
+        return Plan((Bin(count, _MOST),))  # right for rows of any length
     edges, longest = extent(indptr)
+    if (found := whole_rows(indptr, edges, longest)) is not None:
+        return found
     chunk = CHUNK if edges > _SMALL else _OF_SMALL
-    if longest <= chunk:
-        order = None
-        if longest > CHUNK:  # a small graph waits for its longest row, which had better begin first
-            order = indptr.diff().argsort(descending=True, stable=True).int()
-        whole = Bin(count, power(edges // count), order=order)
-        return Plan((whole,), none, none.long())
     degree = indptr.diff()
     pieces = torch.where(degree > chunk, (degree + chunk - 1) // chunk, 0)
     counts = [pieces.sum(), (pieces > 0).sum(), degree[pieces == 0].sum()]

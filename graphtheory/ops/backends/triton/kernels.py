@@ -45,6 +45,7 @@ from graphtheory.ops.backends.triton.launch import (
     room_like,
     weighted_sums,
 )
+from graphtheory.ops.backends.triton.ranks import rank_edges  # noqa: F401
 from graphtheory.ops.backends.triton.replay import record  # noqa: F401
 from graphtheory.ops.backends.triton.score import (  # noqa: F401
     additive_score,
@@ -130,9 +131,9 @@ def attention_backward(
 
 
 def additive_attention(
-    indptr: Tensor, indices: Tensor, value: Tensor, src_score: Tensor, dst_score: Tensor | None,
-    edge: Tensor | None, slope: float, dropout: float, seed: Tensor | None,
-    added: Tensor | None = None,
+    indptr: Tensor, indices: Tensor, value: Tensor, src_score: Tensor | None,
+    dst_score: Tensor | None, edge: Tensor | None, slope: float, dropout: float,
+    seed: Tensor | None, added: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Output as `value`, `added` included, and softmax statistics of rows."""
     given = (None, None, value, src_score, dst_score, edge, None, None)
@@ -174,6 +175,19 @@ def additive_attention_backward(
     )  # fmt: skip
     flat = (made(lambda scores: scores[..., 0], scores) for scores in (of_src, of_dst))
     return of_value, *flat, grads
+
+
+def scored_attention_backward(
+    indptr: Tensor, indices: Tensor, t_indptr: Tensor, sources_rows: Tensor, perm: Tensor,
+    grad: Tensor, value: Tensor, scores: Tensor, stats: Tensor, dropout: float,
+    seed: Tensor | None, *, out: Tensor,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Gradients of value and scores [E, H] of `additive_attention` without scores of nodes."""
+    given, (of_value,) = (None, None, value, None, None, scores, None, None), room_like(value)
+    drop = 1.0, dropout, seed
+    weights, grads = _by_target(indptr, indices, given, None, grad, out, stats, *drop)
+    ends, acc = (t_indptr, sources_rows, perm), stats.dtype
+    return weighted_sums(*ends, weights, grad, of_value, acc), grads
 
 
 def edge_softmax(indptr: Tensor, logits: Tensor) -> Tensor:

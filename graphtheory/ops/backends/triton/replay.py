@@ -82,17 +82,17 @@ class Recorder:
 
     def made(self, found: Any, function: Callable[..., Any], args: Tensors) -> None:
         """Note a tensor that a function has made of others, or a tuple of them."""
-        places, offset, shape = [self.place(t) for t in args], None, None  # of another view
+        places, several = [self.place(t) for t in args], isinstance(found, tuple)
         self.void |= min(places, default=0) < 0
-        of = args[0] if len(args) == 1 else None
-        if of is not None and isinstance(found, Tensor) and found is not of:
-            offset = _offset(found, of)
-            if offset == 0 and found.is_contiguous() and found.nbytes == of.nbytes:
-                shape = found.shape
-        several = found if isinstance(found, tuple) else None
-        count = None if several is None else len(several)
-        self.steps.append((function, places, (len(self._held), count, offset, shape)))
-        for tensor in (found,) if several is None else several:
+        every, of = found if several else (found,), args[0] if len(args) == 1 else None
+        offsets = [None if t is of else _offset(t, of) for t in every]
+        shape = None  # of another view
+        if of is not None and offsets == [0] and found.nbytes == of.nbytes:
+            shape = found.shape if found.is_contiguous() else None
+        known = None if None in offsets else offsets
+        count = len(every) if several else None
+        self.steps.append((function, places, (len(self._held), count, known, shape)))
+        for tensor in every:
             self._places[id(tensor)] = len(self._held)
             self._held.append(tensor)
 
@@ -218,13 +218,13 @@ def _lines(
             grid = ", ".join(map(str, sizes))
             lines.append(f" launch{n}({grid}, stream, *code{n}, ({args}, *constants{n}))")
             continue
-        first, count, offset, _ = made
+        first, count, offsets, _ = made
         found = range(first, first + (count or 1))
         if not places and not (asked | used) & {*found}:
             continue  # memory that nothing reads
-        if offset is not None and first not in asked:  # an address is enough
-            if first in used:
-                lines.append(f" p{first} = {shown(places[0])} + {offset}")
+        if offsets and not asked & {*found}:  # addresses are enough
+            for k, offset in zip(found, offsets, strict=True):
+                lines += [f" p{k} = {shown(places[0])} + {offset}"] if k in used else []
             continue
         lines += [f" p{k} = t{k}.data_ptr()" for k in found if k in used]
         left = ", ".join(f"t{k}" for k in found) + ("," if count is not None else "")
@@ -250,14 +250,16 @@ def _reshaped(steps: Sequence[Step], results: Sequence[int | None]) -> list[Step
             whole = partial(torch.empty_like, one.expand(made[3]))
             found[at] = [
                 (whole, [], (made[0], None, None, None)),
-                (None, [made[0]], (places[0], None, 0, None)),  # whose address is enough
+                (None, [made[0]], (places[0], None, [0], None)),  # whose address is enough
             ]
             found[n] = []
     return [step for some in found for step in some]
 
 
-def _offset(view: Tensor, of: Tensor) -> int | None:
+def _offset(view: Tensor, of: Tensor | None) -> int | None:
     """How many bytes after another tensor one begins in the same memory; None if it does not."""
-    if view.numel() == 0 or view.untyped_storage().data_ptr() != of.untyped_storage().data_ptr():
+    if of is None or view.numel() == 0:
+        return None
+    if view.untyped_storage().data_ptr() != of.untyped_storage().data_ptr():
         return None
     return view.data_ptr() - of.data_ptr()

@@ -14,6 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from graphtheory import Neighborhood, cliques, ops
+from graphtheory.graph import csr
 from graphtheory.ops import reference
 from graphtheory.ops.backend import BACKENDS
 from graphtheory.ops.backends import triton_csr
@@ -21,6 +22,7 @@ from graphtheory.ops.backends.cpu.attention.rows import kept
 from graphtheory.ops.backends.triton import bins, launch
 from graphtheory.ops.backends.triton import kernels as triton_kernels
 from graphtheory.ops.backends.triton.primitives import dropout_factor
+from graphtheory.ops.backends.triton.ranks import rank_edges
 from graphtheory.ops.call import AttentionCall
 from graphtheory.ops.dropout import draw_seed
 from graphtheory.ops.look_up import _rows
@@ -42,6 +44,38 @@ pytestmark = pytest.mark.filterwarnings("ignore:All-NaN slice encountered:Runtim
 
 TRITON = BACKENDS["triton_csr"]
 TOLERANCE = TRITON.tolerance
+
+
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+@pytest.mark.parametrize("edges, sources, targets", [(1, 1, 1), (300, 7, 90), (513, 64, 3)])
+def test_edges_by_rank_are_sorted_edges(
+    edges: int, sources: int, targets: int, dtype: torch.dtype, both: bool
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    ends = [torch.randint(n, (edges,), generator=generator) for n in (sources, targets)]
+    edge_index = torch.stack(ends).to(dtype)
+    rows, turned, outside, loops = rank_edges(edge_index, sources, targets, both, edges // 3)
+    wanted = csr.csr_from_edges(edge_index, sources, targets)
+    by_source = csr.csr_transpose(*wanted[:2], sources) if both else ()
+    assert all(
+        torch.equal(a, b) for a, b in zip([*rows, *turned], [*wanted, *by_source], strict=True)
+    )
+    assert all(t.data_ptr() % 16 == 0 and t.dtype == torch.int64 for t in [*rows, *turned])
+    assert not outside and loops == int((ends[0] == ends[1])[: edges - edges // 3].sum())
+    for t in (rows[0], *turned[:1]):
+        found, known = bins.plan(t).bins, bins._plan(t.clone()).bins
+        assert [(b.count, b.edges) for b in found] == [(b.count, b.edges) for b in known]
+
+
+@pytest.mark.parametrize("wrong", [-1, 5, 2**40])
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_rank_of_an_id_out_of_range_lies_within(side: int, wrong: int) -> None:
+    edge_index = torch.arange(5).expand(2, 5).clone()
+    edge_index[side, 3] = wrong
+    rows, turned, outside, _ = rank_edges(edge_index, 5, 5, True, 0)
+    assert outside == 1
+    assert all(sorted(perm.tolist()) == [*range(5)] for perm in (rows[2], turned[2]))
 
 
 def attend(

@@ -42,6 +42,8 @@ torch._C._cuda_getDevice = lambda: -1  # where tensors of a CPU say that they ar
 
 def at(address: int, like: Tensor) -> Tensor:
     """What lies at an address that a tensor has told, or within what lies there."""
+    if not address:  # of a tensor without entries
+        return like.new_empty(0)
     base = max(known for known, size in _sizes.items() if known <= address < known + size)
     count = base + _sizes[base] - address
     held = (ctypes.c_byte * (count - count % like.element_size())).from_address(address)
@@ -218,6 +220,16 @@ LAYERS: dict[str, tuple[Any, Any]] = {  # ours and PyG's
     "GCN without a bias": (nn.GCNConv(5, H * D, bias=False), pyg.GCNConv(5, H * D, bias=False)),
     "GAT": (nn.GATConv(5, D, H), pyg.GATConv(5, D, H)),
     "GAT without a bias": (nn.GATConv(5, D, H, bias=False), pyg.GATConv(5, D, H, bias=False)),
+    **{
+        f"GATv2{what}": (nn.GATv2Conv(5, D, H, **options), pyg.GATv2Conv(5, D, H, **options))
+        for what, options in {
+            "": {},
+            " without biases": {"bias": False},
+            ", one map": {"share_weights": True},
+            ", features of edges": {"edge_dim": 2},
+            ", features of edges, no self-loops": {"edge_dim": 2, "add_self_loops": False},
+        }.items()
+    },
     "transformer": (nn.TransformerConv(5, D, H), pyg.TransformerConv(5, D, H)),
     "transformer without biases": (
         nn.TransformerConv(5, D, H, bias=False), pyg.TransformerConv(5, D, H, bias=False)
@@ -261,7 +273,8 @@ def of_layer(layer: Any, edges: Tensor, x: Tensor, seed: int, again: bool = Fals
     rooted = getattr(layer, "root_weight", True)  # PyG's has the map of a root in any case
     leaves = [x, *(p for name, p in layer.named_parameters() if rooted or "skip" not in name)]
     more = [HOPS] if isinstance(layer, nn.SPDTransformerConv) else features_of(layer, x.dtype)
-    leaves += [t.requires_grad_() for t in more if t.is_floating_point()]
+    if not isinstance(layer, pyg.GATv2Conv):  # which is one function for given features alone
+        leaves += [t.requires_grad_() for t in more if t.is_floating_point()]
     out = layer(x, edges, *more)
     up = torch.randn(out.shape, generator=torch.Generator().manual_seed(seed), dtype=F64)
     first = torch.autograd.grad(out, leaves, up.to(out.dtype), create_graph=again)
