@@ -125,7 +125,12 @@ def versions_alone() -> Iterator[None]:
     users = [m for m in known if vars(m).get("state_of") is content.state_of]
     patches = [mock.patch.object(m, "state_of", _by_version) for m in users]
     patches.append(mock.patch.object(_NonZeros, "hold_of", _same_version))
-    compare, by_bytes = Neighborhood.check_unchanged, content.state_of
+    compare, states = Neighborhood.check_unchanged, content._states
+    by_version = mock.patch.object(content, "_states", lambda tensors, _: _by_version(*tensors))
+    patches.append(by_version)
+
+    def by_bytes(*tensors: Tensor) -> Hashable | None:
+        return states(tensors, True)
 
     def by_content(nb: Neighborhood) -> Hashable | None:
         with mock.patch.object(neighborhood, "state_of", by_bytes):

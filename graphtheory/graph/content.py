@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any, Generic, TypeVar
 from weakref import ref
 
@@ -130,8 +131,13 @@ def state_of(*tensors: Tensor) -> Hashable | None:
     In main memory a fingerprint of 64 bits of the whole content, which reads each tensor once. On
     other devices, where reading waits, torch's count of changes: it misses writes through `.data`.
     """
-    states: list[Hashable] = []
     undisturbed = innermost_transform() is None and not torch.compiler.is_compiling()
+    return _states(tensors, undisturbed)
+
+
+def _states(tensors: Sequence[Tensor], undisturbed: bool) -> Hashable | None:
+    """`state_of`; whether neither torch.func nor a compiler sees the call is known."""
+    states: list[Hashable] = []
     for tensor in tensors:
         strided = undisturbed and tensor.layout is torch.strided and type(tensor) in PLAIN
         if not (strided and (tensor.is_cpu or not tensor.is_meta)) and not is_plain(tensor):
@@ -244,7 +250,7 @@ class PerTensorCache(Generic[Fact]):
 
     def __call__(self, tensor: Tensor, *more: Tensor) -> Fact:
         """The function's result for `tensor`."""
-        state = None if is_tracing() else state_of(tensor, *more)
+        state = None if is_tracing() else _states((tensor, *more), True)
         if state is None:
             return self._compute(tensor, *more)
         known = self._known.get(id(tensor))
@@ -257,15 +263,23 @@ class PerTensorCache(Generic[Fact]):
         self._keep(tensor, state, fact)
         return fact
 
+    def known(self, tensor: Tensor) -> Fact | None:
+        """What is known of a tensor that a call outside traces has in hand; None if nothing is."""
+        known = self._known.get(id(tensor))
+        if known is None or known[0]() is not tensor or known[1] != _states((tensor,), True):
+            return None
+        fact: Fact = known[3]
+        return fact
+
     def tell(self, tensor: Tensor, fact: Fact) -> None:
         """Keep the answer for a tensor that the caller knows already."""
-        if not is_tracing() and (state := state_of(tensor)) is not None:
+        if not is_tracing() and (state := _states((tensor,), True)) is not None:
             self._keep(tensor, state, fact)
 
     def _keep(self, tensor: Tensor, state: Hashable, fact: Fact) -> None:
         held = state_of(fact) if isinstance(fact, Tensor) else None
         known, place = self._known, id(tensor)  # which is another's only when this one is gone
-        known[place] = ref(tensor, lambda _: known.pop(place, None)), state, held, fact
+        known[place] = ref(tensor, partial(known.pop, place)), state, held, fact
 
 
 id_range: PerTensorCache[list[int]] = PerTensorCache(
@@ -286,9 +300,12 @@ def check_lookup(name: str, ids: Tensor | None, table: Tensor | int | None) -> N
         return
     if torch.compiler.is_compiling() or ids.numel() == 0 or ids.is_meta:
         return
-    own = type(ids) is Tensor and ids.is_cpu and innermost_transform() is None
-    if own and within(ids, rows):  # in one pass, which every call takes
-        return
+    if type(ids) is Tensor and innermost_transform() is None:
+        if ids.is_cpu and within(ids, rows):  # in one pass, which every call takes
+            return
+        found = None if ids.is_cpu else id_range.known(ids)
+        if found is not None and found[0] >= 0 and found[1] < rows:
+            return
     if ids.is_cuda and torch.cuda.is_current_stream_capturing():  # which cannot be asked
         torch._assert_async(((ids >= 0) & (ids < rows)).all(), f"{name}: out of 0..{rows - 1}")
         return

@@ -147,12 +147,13 @@ class Neighborhood:
 
     def _seal(self, like: Neighborhood | None = None) -> Neighborhood:
         """Itself, sealed if `like` is: nobody else has or gets its ids, which then stay."""
+        if like is not None and not like._sealed:
+            return self
         plain_ids = type(self.indptr) in PLAIN and type(self.indices) in PLAIN
-        held = plain_ids and not self.indices.is_meta and not is_tracing()
-        if held and (like is None or like._sealed):
-            self._store(_sealed=True)
-            if self._transpose is not None:
-                self._transpose._seal()
+        if plain_ids and not self.indices.is_meta and not is_tracing():
+            for one in (self, self._transpose):
+                if one is not None:
+                    one._store(_sealed=True)
         return self
 
     @classmethod

@@ -51,8 +51,8 @@ class _Sorting:
 
 
 @lru_cache
-def _known(sorting: _Sorting) -> PerTensorCache[Tensor]:
-    return PerTensorCache(sorting.checked)
+def _known(size: int, own_token: bool) -> PerTensorCache[Tensor]:
+    return PerTensorCache(_Sorting(size, own_token).checked)
 
 
 class BucketBias(nn.Module):
@@ -111,8 +111,9 @@ class BucketBias(nn.Module):
                 f"distance: {distance.dtype} of shape {tuple(distance.shape)}, expected integer "
                 "hops [num_edges]"
             )
-        sorting = _Sorting(self.num_buckets, self.own_token)
-        buckets = sorting.buckets if torch.compiler.is_compiling() else _known(sorting)
+        options = self.num_buckets, self.own_token
+        compiling = torch.compiler.is_compiling()
+        buckets = _Sorting(*options).buckets if compiling else _known(*options)
         bucket = buckets(distance) if order is None else buckets(distance, order)
         if self.num_buckets > _BYTE:
             return look_up(self.table, bucket)

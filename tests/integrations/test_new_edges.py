@@ -8,9 +8,11 @@ from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import checkpoint
 from torch_geometric import nn as pyg
+from torch_geometric.nn.conv import MessagePassing
 
 from graphtheory import accelerate
 from graphtheory.integrations.pyg import _DROP_INS
+from graphtheory.nn.conv.direct import direct
 from graphtheory.nn.conv.on_core import OnCore
 from tests.integrations.conftest import swapped
 
@@ -175,6 +177,63 @@ def test_gcn_at_new_edges_has_the_bits_of_pyg(options: dict[str, Any], dtype: to
         expected = torch.autograd.grad(want.sum(), [x, *theirs.parameters()])
         assert torch.equal(got, want) and all(map(torch.equal, grad, expected))
     assert found == 3 * ["PyG's"]
+
+
+ATTENTION = [
+    (pyg.TransformerConv, {}), (pyg.TransformerConv, {"edge_dim": 3, "beta": True}),
+    (pyg.TransformerConv, {"edge_dim": 3, "flow": "target_to_source", "dropout": 0.5}),
+    (pyg.TransformerConv, {"edge_dim": 3, "concat": False, "dropout": 1.0, "root_weight": False}),
+    (pyg.GATv2Conv, {}), (pyg.GATv2Conv, {"edge_dim": 3, "share_weights": True, "dropout": 0.5}),
+    (pyg.GATv2Conv, {"edge_dim": 3, "flow": "target_to_source", "add_self_loops": False}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "options"), ATTENTION)
+def test_attention_at_new_edges_is_that_of_pyg(
+    kind: Any, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = kind(6, 4, heads=2, **options).double()
+    layer = direct(kind)(6, 4, heads=2, **options).double()
+    layer.load_state_dict(theirs.state_dict())
+    x, edges = graph()
+    x, given = x.double().requires_grad_(), [edges]
+    if "edge_dim" in options:
+        given.append(torch.randn(EDGES, 3, dtype=torch.float64, requires_grad=True))
+    leaves = [x, *given[1:], *layer.parameters()]
+    leave, found = {"allow_unused": True, "materialize_grads": True}, []
+    for one in (layer, theirs):
+        of = [*leaves[: len(given)], *one.parameters()]
+        torch.manual_seed(0)
+        out = one(x, *given)
+        grads = torch.autograd.grad(out.sin().sum(), of, create_graph=True, **leave)
+        again = torch.autograd.grad(sum(g.sin().sum() for g in grads), of, **leave)
+        plain = torch.autograd.grad(one.eval()(x, *given).sin().sum(), of, **leave)
+        found.append([out, *grads, *again, *plain])
+    torch.testing.assert_close(*found)
+    monkeypatch.setattr(MessagePassing, "edge_updater", None)
+    for own in ("propagate", "message", "aggregate", "edge_update"):
+        monkeypatch.setattr(kind, own, None)
+    layer(x, *given)  # which needs none of PyG's
+
+
+@pytest.mark.parametrize("name", ["TransformerConv", "GATv2Conv"])
+def test_what_has_to_see_the_parts_of_attention_sees_them(name: str) -> None:
+    layer, (x, edges) = swapped(MAKE[name]()), graph()
+    seen: list[Any] = []
+    layer.register_message_forward_hook(lambda conv, inputs, out: seen.append(out.shape))
+    layer(x, edges)
+    assert len(seen) == 1
+    edges[0, 3] = NODES
+    with pytest.raises(IndexError) as expected:
+        MAKE[name]()(x, edges)
+    with pytest.raises(IndexError) as found:
+        swapped(MAKE[name]())(x, edges)
+    assert str(found.value) == str(expected.value)
+    edges[0, 3] = 0
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.manual_seed(0)
+        theirs, other = MAKE[name](), edges.clone()
+        assert torch.equal(swapped(theirs)(x, other), theirs(x, edges))
 
 
 @pytest.mark.parametrize("kind", [pyg.SAGEConv, pyg.GraphConv])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from weakref import ref
 
@@ -294,7 +295,7 @@ def cached_for(given: Any) -> dict[Any, Any] | None:
     place = id(key)  # which is another's only when this one is gone
     entry = _CACHE.get(place)
     if entry is None or entry[0]() is not key or entry[1] != state:
-        held = ref(key, lambda _: _CACHE.pop(place, None))
+        held = ref(key, partial(_CACHE.pop, place))
         entry = _CACHE[place] = (held, state, {})
     return entry[2]
 

@@ -52,9 +52,11 @@ def is_first(layer: Any, x: Any = None, edge_index: Any = None, *more: Any, **na
     for weight in (*more, *named.values()):  # anything else is for our checks
         if weight is not None:
             alone = False
-            shapes = (count,), (count, getattr(layer, "edge_dim", None) if on_gpu else None)
-            of_edges = type(weight) is Tensor and weight.shape in shapes
-            if not of_edges or not weight.dtype.is_floating_point:
+            if type(weight) is not Tensor or not weight.dtype.is_floating_point:
+                return False
+            if weight.shape != (count,) and not (
+                on_gpu and weight.shape == (count, getattr(layer, "edge_dim", None))
+            ):
                 return False
     few = on_gpu and alone and layer.is_whole and max(count, x.size(0)) <= csr.RANKED
     if few and not torch.is_autocast_enabled(x.device.type):

@@ -10,6 +10,7 @@ from torch_geometric.typing import OptPairTensor, OptTensor, PairTensor, Size
 from graphtheory import ops
 from graphtheory.nn.conv import again, on_core
 from graphtheory.nn.conv.adjacency import Adjacency, adjacency_of
+from graphtheory.nn.conv.direct import direct
 from graphtheory.nn.conv.edge_features import edge_features, given_features, in_rows, matrix_of
 from graphtheory.ops import gat_layers
 from graphtheory.ops.reference import additive_logits
@@ -239,6 +240,7 @@ class GATv2Conv(GATBase, pyg.GATv2Conv):
     propagate_type: ClassVar[dict[str, Any]] = {"x": PairTensor, "alpha": Tensor}
     edge_updater_type: ClassVar[dict[str, Any]] = {"x": PairTensor, "edge_attr": OptTensor}
     arguments = "x", "edge_index", "edge_attr", "return_attention_weights"
+    at_new_edges = staticmethod(direct)
 
     def forward(
         self,

@@ -16,8 +16,8 @@ from graphtheory.graph import Neighborhood
 from graphtheory.graph.content import is_tracing
 from graphtheory.nn.conv import adjacency, again, on_core
 from graphtheory.nn.conv.adjacency import Adjacency
+from graphtheory.nn.conv.direct import Direct
 from graphtheory.nn.conv.sparse_features import version_of
-from graphtheory.nn.conv.weighted_sums import Direct
 from graphtheory.ops import layers
 from graphtheory.ops.derivatives import needs_grad
 

@@ -81,7 +81,8 @@ class OnCore(MessagePassing):
         theirs: Any = object.__new__(self.at_new_edges(self._pyg))
         object.__setattr__(theirs, "__dict__", vars(self))  # the same parameters and state
         hooks = self._forward_pre_hooks  # and those before the backward pass; there are no others
-        hooked = self._backward_pre_hooks or may_change(hooks, (*args, *kwargs.values()))
+        may = hooks and may_change(hooks, (*args, *kwargs.values()))
+        hooked = may or self._backward_pre_hooks
         return (theirs if hooked else theirs.forward)(*args, **kwargs)
 
     if not TYPE_CHECKING:
@@ -373,9 +374,8 @@ def is_watched(module: torch.nn.Module) -> bool:
 def changed(layer: Any, drop_in: Any) -> str:
     """Why a drop-in would not run all of a layer as PyG does, which may change; "" if it does."""
     own = layer.__dict__
-    compiles = torch.compiler.is_compiling()  # then PyG calls no hooks on messages either
-    for name in _ASKING:
-        if own.get(name) and not (compiles and name != "_explain"):
+    for name in _ASKING:  # in a compiled call, PyG calls no hooks on messages either
+        if own.get(name) and (name == "_explain" or not torch.compiler.is_compiling()):
             return "an explainer or a hook asks for its messages"
     for name in _METHODS:
         if name in own and not is_pygs(own[name], type(layer), drop_in):

@@ -17,6 +17,7 @@ from graphtheory.graph.content import is_tracing
 from graphtheory.nn.attention import Bias
 from graphtheory.nn.conv import again, edge_features, on_core
 from graphtheory.nn.conv.adjacency import Adjacency, adjacency_of
+from graphtheory.nn.conv.direct import direct
 from graphtheory.nn.conv.on_core import OnCore, is_plain
 from graphtheory.nn.conv.sparse_features import version_of
 from graphtheory.ops import edge_layers, layers, projected
@@ -165,7 +166,7 @@ class DotProduct(OnCore):
             own = bias.table, bias.bucket
         elif bias is not None:
             return None
-        given = (x, *own, *(one._parameters[n] for n in ("weight", "bias") for one in maps))
+        given = (x, *own, *[one._parameters[n] for n in ("weight", "bias") for one in maps])
         scale = self.out_channels**-0.5 if self.scale is None else float(self.scale)
         dropout = float(self.dropout) if self.training else 0.0
         return again.compute(
@@ -288,6 +289,7 @@ class TransformerConv(DotProduct, pyg.TransformerConv):
         "query": Tensor, "key": Tensor, "value": Tensor, "edge_attr": OptTensor,
     }  # fmt: skip
     value_table = None
+    at_new_edges = staticmethod(direct)
     arguments = "x", "edge_index", "edge_attr", "return_attention_weights"
 
     @property

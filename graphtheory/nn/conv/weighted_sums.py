@@ -3,7 +3,6 @@
 Only `propagate`, which gathers and scatters messages in PyG, is ours.
 """
 
-from functools import cache
 from typing import Any, ClassVar, cast
 from weakref import WeakKeyDictionary
 
@@ -14,49 +13,19 @@ from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn import conv as pyg
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.typing import SparseTensor
-from torch_geometric.utils import is_sparse, scatter
+from torch_geometric.utils import is_sparse
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.content import innermost_transform
 from graphtheory.nn.conv import again, on_core
 from graphtheory.nn.conv.adjacency import Adjacency, adjacency_of, stored_values
+from graphtheory.nn.conv.direct import direct
 from graphtheory.nn.conv.edge_features import gather
 from graphtheory.nn.conv.on_core import REDUCTIONS
 from graphtheory.ops import layers
 
 _MOST = 0.75  # share of the target nodes up to which `SAGEConv` leaves the others out
-
-
-class Direct(MessagePassing):
-    """Mixin of PyG's layer whose messages are made of features of neighbors and maybe of edges.
-
-    Its `propagate` gathers, calls `message` and scatters as PyG's does, without PyG's inspection of
-    arguments and of what the layer overrides. Where a hook or an explainer asks for messages, and
-    for errors, PyG's own runs.
-    """
-
-    inlined: ClassVar[on_core.Inlined] = {"aggr_module": tuple(on_core.REDUCTIONS)}
-
-    def propagate(self, edge_index: Any, size: Any = None, *, x: Any, **of_edges: Any) -> Tensor:
-        x_src, x_dst = (x, x) if isinstance(x, Tensor) else x
-        reduce = on_core.REDUCTIONS.get(type(self.aggr_module))
-        whole = self._decomposed_layers == 1 and x_src is x_dst
-        if whole and reduce is not None and not on_core.changed(self, Direct):
-            ends = edge_index if self.flow == "source_to_target" else edge_index.flip(0)
-            try:
-                src, dst = ends.unbind()
-                messages = self.message(x_src.index_select(self.node_dim, src), **of_edges)
-                return scatter(messages, dst, self.node_dim, x_dst.size(self.node_dim), reduce)
-            except (IndexError, RuntimeError):  # which PyG raises in its own words
-                pass
-        return cast(Tensor, super().propagate(edge_index, size=size, x=x, **of_edges))
-
-
-@cache
-def direct(kind: type) -> type:
-    """The class of PyG with `Direct` before it."""
-    return type(kind.__name__, (Direct, kind), {})
 
 
 class Sums(on_core.OwnPropagate):

@@ -31,7 +31,7 @@ _FEATURES = 256
 _MOST = 64  # rows, or edges of a row
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Bin:
     """Rows, or chunks of rows, of one launch."""
 
@@ -43,7 +43,7 @@ class Bin:
     order: Tensor | None = None  # the same rows, longest first, where some are long; int32 [count]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Plan:
     """Every row of a structure once."""
 

@@ -54,7 +54,7 @@ def options(
 def room(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
     """An uninitialized tensor without gaps, on the device and, unless given, of the type of one."""
     if recorder() is None:
-        return torch.empty(shape, dtype=dtype or like.dtype, device=like.device)
+        return like.new_empty(shape, dtype=dtype)
     one = torch.empty(1, dtype=dtype or like.dtype, device=like.device)
     return made(partial(torch.empty_like, one.expand(shape)))  # in half the time of torch.empty
 

@@ -88,15 +88,13 @@ def rank_edges(
     Also how many edges have an end outside the graph, and self-loops before the last `loops` edges.
     The rows share memory, from addresses that are multiples of 16 bytes on.
     """
-    edges, at = edge_index.size(1), 4
-    rows = [num_dst + 1, edges, edges]
-    sizes = [*rows, *([num_src + 1, edges, edges] if both else ())]
-    places = []
-    for size in sizes:
-        places.append(at)
-        at += size + size % 2
-    room = torch.zeros(at, dtype=torch.int64, device=edge_index.device)
-    found, *made = map(room.as_strided, [(4,), *((n,) for n in sizes)], repeat((1,)), [0, *places])
+    edges = edge_index.size(1)
+    parts = [4]  # and what follows each of the others to the next multiple of 16 bytes
+    for size in (num_dst + 1, edges, edges, *((num_src + 1, edges, edges) if both else ())):
+        parts += size, size % 2
+    room = torch.zeros(sum(parts), dtype=torch.int64, device=edge_index.device)
+    found, *made = room.split_with_sizes(parts)
+    made = made[::2]
     turned = made[3:] if both else repeat(None, 3)
     nodes = 1 + (max(num_src, num_dst) if both else num_dst)
     blocks = ceiling(edges, _BLOCK) + ceiling(nodes, _BLOCK)
