@@ -23,9 +23,9 @@ from torch import Tensor
 from graphtheory import Neighborhood
 
 triton = pytest.importorskip("triton", reason="triton is not installed")
-bins, kernels, launch, score, topk = (
+bins, kernels, launch, ranks, score, topk = (
     import_module(f"graphtheory.ops.backends.triton.{name}")
-    for name in ("bins", "kernels", "launch", "score", "topk")
+    for name in ("bins", "kernels", "launch", "ranks", "score", "topk")
 )
 
 HERE = Path(__file__).parent
@@ -66,7 +66,8 @@ class Launches:
         self, kernel: Any, grid: tuple[int, ...], like: Tensor, *args: Any,
         warps: int = 4, **constants: Any,
     ) -> None:  # fmt: skip
-        constants["ACC"] = launch._TYPES[constants["ACC"]]
+        if "ACC" in constants:
+            constants["ACC"] = launch._TYPES[constants["ACC"]]
         signature = {}
         for parameter, arg in zip(kernel.params, args, strict=False):
             if isinstance(arg, Tensor):
@@ -114,7 +115,7 @@ def stack(binary: bytes, folder: Path) -> int:
 def launches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Launches:
     """Nothing runs; the launching side is asked what it would run, on chunks of 20 edges."""
     found = Launches()
-    for module in (kernels, launch, score, topk):
+    for module in (kernels, launch, ranks, score, topk):
         monkeypatch.setattr(module, "launch", found)
     monkeypatch.setattr(bins, "_OF_SMALL", 20)
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
@@ -219,6 +220,18 @@ def additive_attention(
     )
 
 
+def scored_attention(nb: Neighborhood, dtype: torch.dtype, p: float) -> None:
+    x, scores, structure = torch.zeros(nb.num_dst, 8, 16), torch.zeros(nb.num_edges, 8), parts(nb)
+    x, scores, seed = x.to(dtype), scores.to(dtype), torch.tensor(1) if p else None
+    given = (None, None, scores, 1.0, p, seed)
+    _, stats = kernels.additive_attention(*structure[:2], x, *given)
+    kernels.scored_attention_backward(*structure, x, x, scores, stats, p, seed, out=x)
+
+
+def by_rank(*, both: bool, dtype: torch.dtype) -> None:
+    ranks.rank_edges(torch.zeros(2, 50).to(dtype), 7, 7, both, 3)
+
+
 def relu_sums(nb: Neighborhood, heads: int, dim: int, dtype: torch.dtype) -> None:
     x, features = (torch.zeros(n, heads, dim, dtype=dtype) for n in (nb.num_dst, nb.num_edges))
     indptr, indices, t_indptr, _, perm = parts(nb)
@@ -251,6 +264,9 @@ CASES: dict[str, tuple[Callable[[], None], int]] = {
     "GAT": (lambda: additive_attention(graph(BINS), BF16, 0.0), 9),
     "GAT, edges, dropout": (lambda: additive_attention(graph(EQUAL), F32, 0.1, scored=True), 3),
     "a GAT": (lambda: additive_attention(graph(BINS), F32, 0.1, whole=True), 10),
+    "scores of edges alone": (lambda: scored_attention(graph(BINS), BF16, 0.1), 8),
+    "edges by rank": (lambda: by_rank(both=True, dtype=torch.int64), 1),
+    "edges by rank, one way": (lambda: by_rank(both=False, dtype=torch.int32), 1),
     "means": (lambda: sums(graph([70]), BF16, False, True, False), 3),
     "sums and a bias": (lambda: sums(graph([70]), F32, True, False, True), 3),
     "primitives": (lambda: primitives(graph([70]), F32), 8),
