@@ -49,8 +49,6 @@ Step = Callable[[], object]
 _GENERATOR = torch.Generator().manual_seed(0)
 X = torch.randn(NODES, IN, generator=_GENERATOR)
 EDGE_INDEX = torch.randint(NODES, (2, EDGES), generator=_GENERATOR)
-EDGE_INDEX[0] += EDGE_INDEX[0] == EDGE_INDEX[1]
-EDGE_INDEX %= NODES
 FEATURES = {"edge_attr": torch.randn(EDGES, EDGE_DIM, generator=_GENERATOR)}
 HOPS = {"distance": torch.randint(BUCKETS, (EDGES,), generator=_GENERATOR).byte()}
 
