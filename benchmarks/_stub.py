@@ -178,12 +178,14 @@ def _with_rows(launch: Callable[..., None]) -> Callable[..., None]:
         from graphtheory.graph.csr import sorted_rows
 
         launch(kernel, grid, like, edges, room, *args, **more)
-        *made, _, _, num_src, num_dst = args
+        *made, given, _, num_src, num_dst = args
         key = edges.shape, args[6:]
         if key not in known:
             rows, turned, _ = sorted_rows(edges, num_src, num_dst, made[3] is not None, None)
             for one, wanted in zip(made, [*rows, *turned], strict=False):
                 one.copy_(wanted)
+            room[1] = (edges[0, :given] == edges[1, :given]).sum()
+            room[2:4] = torch.stack([t.diff().max() for t in (rows[0], (turned or rows)[0])])
             known[key] = room.clone()
         room.copy_(known[key])
 

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Integral
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from graphtheory.graph import TOKEN
+from graphtheory.graph import TOKEN, csr
 from graphtheory.graph.content import PerTensorCache, id_range
 from graphtheory.nn.batches import graph_sizes
 from graphtheory.nn.graph_encoders import feature_encoder
@@ -44,15 +45,17 @@ class _Sorting:
             distance = distance.short()
         if self.size > _BYTE:
             return distance.long().clamp(max=self.size - 1)
-        bucket = distance.clamp(max=self.size - 1).to(torch.uint8)
+        bucket = distance.clamp_max(self.size - 1)
+        bucket = bucket if bucket.dtype is torch.uint8 else bucket.to(torch.uint8)
         if self.own_token:
             bucket = torch.where(distance == TOKEN, self.size, bucket).to(torch.uint8)
         return bucket
 
 
 @lru_cache
-def _known(size: int, own_token: bool) -> PerTensorCache[Tensor]:
-    return PerTensorCache(_Sorting(size, own_token).checked)
+def _sorted(size: int, own_token: bool) -> tuple[_Sorting, PerTensorCache[Tensor]]:
+    sorting = _Sorting(size, own_token)
+    return sorting, PerTensorCache(sorting.checked)
 
 
 class BucketBias(nn.Module):
@@ -111,9 +114,15 @@ class BucketBias(nn.Module):
                 f"distance: {distance.dtype} of shape {tuple(distance.shape)}, expected integer "
                 "hops [num_edges]"
             )
-        options = self.num_buckets, self.own_token
-        compiling = torch.compiler.is_compiling()
-        buckets = _Sorting(*options).buckets if compiling else _known(*options)
+        buckets: Any
+        if torch.compiler.is_compiling():
+            buckets = _Sorting(self.num_buckets, self.own_token).buckets
+        else:
+            sorting, known = _sorted(self.num_buckets, self.own_token)
+            bytes_there = not distance.is_cpu and distance.dtype is torch.uint8
+            # a GPU sorts few in less time than its host finds out what is known of them
+            few = bytes_there and distance.numel() <= csr.RANKED
+            buckets = sorting.checked if few else known
         bucket = buckets(distance) if order is None else buckets(distance, order)
         if self.num_buckets > _BYTE:
             return look_up(self.table, bucket)

@@ -59,7 +59,7 @@ class MappedGAT(Layer):
 def _of_vector(scores: Tensor, value: Tensor) -> Tensor:
     """The sum of values [N, H, D] by their scores [N, H], [1, H, D]."""
     every = scores.t() @ value.flatten(1)  # [H, H * D], of which a head needs its own part
-    return every.view(len(every), *value.shape[1:]).diagonal(dim1=0, dim2=1).t()[None]
+    return every.view(every.size(0), *value.shape[1:]).diagonal(dim1=0, dim2=1).t()[None]
 
 
 class MappedGATv2(Layer):
@@ -74,7 +74,7 @@ class MappedGATv2(Layer):
         """Features of edges and their matrix [H, K, C]; K is 0 without features."""
         heads, dim = source.shape[1:]
         if matrix is None or rows is None:
-            edges = len(self.parts[1])
+            edges = self.parts[1].size(0)
             empty = partial(torch.empty, dtype=source.dtype, device=source.device)
             return [made(partial(empty, (edges, 0))), made(partial(empty, (heads, 0, dim)))]
         return [rows, made(lambda matrix: matrix.view(heads, dim, -1).transpose(1, 2), matrix)]

@@ -118,7 +118,7 @@ def _one_head(nodes: Tensor) -> Tensor:
 
 
 def _by_head(heads: int, nodes: Tensor) -> Tensor:
-    return nodes.reshape(len(nodes), heads, -1)
+    return nodes.reshape(nodes.size(0), heads, -1)  # `len` of a tensor is Python
 
 
 def _flat(nodes: Tensor) -> Tensor:
@@ -258,7 +258,7 @@ class MappedAttention(Layer):
         (stats, out), (_, table, bucket, *_, seed), (heads, *options) = kept, read, self.options
         out = made(partial(_by_head, heads), out)
         *_, of_table = self.kernels.attention_backward(
-            *self.parts, up, *parts, stats, bucket, 0 if table is None else len(table), *options,
+            *self.parts, up, *parts, stats, bucket, 0 if table is None else table.size(0), *options,
             seed, out=out, bias=None, table=table, into=into,
         )  # fmt: skip
         return of_table if needs[1] else None, None
@@ -295,7 +295,7 @@ def _copy_root(maps: Tensor, grad: Tensor) -> Tensor:
 
 
 def _of_matrices(grad: Tensor, x: Tensor) -> Tensor:
-    return torch.bmm(grad.transpose(1, 2), x.expand(len(grad), *x.shape))
+    return torch.bmm(grad.transpose(1, 2), x.expand(grad.size(0), *x.shape))
 
 
 def _of_inputs(grad: Tensor, *matrices: Tensor) -> Tensor:

@@ -147,7 +147,8 @@ class DotProduct(OnCore):
 
         Features of edges are the third of `args`.
         """
-        x, maps = args[0], [self.lin_query, self.lin_key, self.lin_value]
+        x, parts = args[0], self._modules
+        maps = [parts["lin_query"], parts["lin_key"], parts["lin_value"]]
         if skip is not None:
             maps.append(skip)
         if self.recompute or not self.concat or self.value_table is not None:

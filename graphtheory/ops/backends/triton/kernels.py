@@ -71,7 +71,7 @@ def _forward(
     numbers, constants = options(like, given[-1], scale, dropout, seed)
     acc, shape = constants["ACC"], out.shape[1:]
     facts = 2 if acc == out.dtype and added is None else 2 + shape[1]
-    stats = room(out, len(out), facts, shape[0], dtype=acc)
+    stats = room(out, out.size(0), facts, shape[0], dtype=acc)
     args = [*plain(added, indices, *given), *numbers]
     over_rows(
         attention_kernels.forward, indptr, shape, [out, stats], args,
@@ -164,7 +164,7 @@ def additive_attention_backward(
     """
     (num_src, heads, _), (of_value,) = value.shape, room_like(value)
     of_src = room(src_score, num_src, heads, 1)  # as rows of values, whose chunks are merged
-    of_dst = room(src_score, 0 if dst_score is None else len(stats), heads, 1)
+    of_dst = room(src_score, 0 if dst_score is None else stats.size(0), heads, 1)
     given = (None, None, value, src_score, dst_score, edge, None, None)
     of_target, drop = None if dst_score is None else of_dst, (dropout, seed)
     weights, grads = _by_target(indptr, indices, given, of_target, grad, out, stats, slope, *drop)

@@ -22,7 +22,7 @@ from graphtheory.ops.recorded import made
 OPTIONS = {"enable_fp_fusion": True}
 # Shares of the edges whose bucket sums are kept apart: enough for every multiprocessor, and a
 # number of its own so that the order of the sum is the same on every device.
-_SHARES = 2048
+_SHARES, _ONE_SHARE = 2048, 512  # and edges up to which one share costs less than another launch
 _MERGING = 8  # warps for the chunks of a row, of which there may be thousands
 _LOGITS = 256  # of a program of rows, 8 for each thread
 _TYPES = {torch.float32: tl.float32, torch.float64: tl.float64}
@@ -248,10 +248,11 @@ def by_bucket(bucket: Tensor | None, values: Tensor, num_buckets: int) -> Tensor
     rows, group = min(power(num_buckets), 32), min(power(heads), 8)
     step = 4096 // (rows * group)
     shares = min(_SHARES, ceiling(edges, step), max(1, edges // num_buckets))
-    out = room(values, shares, num_buckets, heads)
+    shares = 1 if edges <= _ONE_SHARE else shares
+    out = room(values, *(() if shares == 1 else (shares,)), num_buckets, heads)
     launch(
         primitives.by_bucket, (shares, ceiling(num_buckets, rows), ceiling(heads, group)), values,
         bucket.contiguous(), values, out, edges,
         HEADS=heads, BUCKETS=num_buckets, ACC=values.dtype, B=step, Z=rows, G=group,
     )  # fmt: skip
-    return made(lambda parts: parts.sum(0), out)
+    return out if shares == 1 else made(lambda parts: parts.sum(0), out)
