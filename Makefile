@@ -2,7 +2,7 @@
 #   make run          train the models side by side on two embedded graphs, write reports
 #   make test         the tests of the package, its docstrings, and of the battery
 #   make test-pages   the tests of the documentation's numbers, snippets and notebooks, of the examples, and of the benchmarks' scripts
-#   make test-triton  the GPU kernels in Triton's interpreter, and compiled for sm_80 and sm_90; takes no GPU
+#   make test-triton  the GPU kernels in Triton's interpreter, compiled for sm_80, 90 and 100; takes no GPU
 #   make test-slow    the studies that take minutes
 #   make test-lowest  the test suite on the lowest version of each direct requirement, in .venv-lowest
 #   make test-newest  the test suite on the newest version of each requirement, in .venv-newest

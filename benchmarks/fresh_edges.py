@@ -46,7 +46,7 @@ _POOL = 400_000  # edges of all graphs that take turns
 
 def call_of(layer: nn.Module, x: Tensor, pool: list[Tensor], train: bool) -> Callable[[], object]:
     """A call on the next graph, as a new tensor; with gradients of x and parameters to train."""
-    turn = [0]
+    turn, _ = [0], layer.train(train)
 
     def call() -> object:
         turn[0] += 1

@@ -57,7 +57,12 @@ def is_traced(args: Sequence[Any]) -> bool:
 
 def is_followed(tensors: Maybe) -> bool:
     """Whether a backward pass is to have a gradient of its own, or something has to see it."""
-    return torch.is_grad_enabled() or is_tracing() or is_batched() or is_traced(tensors)
+    if torch.is_grad_enabled() or is_tracing() or is_batched():
+        return True
+    for t in tensors:  # noqa: SIM110  (a generator costs as much as the rest)
+        if t is not None and type(t) not in PLAIN:
+            return True
+    return False
 
 
 def needs_grad(args: Sequence[Any]) -> bool:

@@ -93,7 +93,8 @@ class Again:
         hooked = any(vars(layer)[name] for name in _HOOKS) or may_change(hooks, args)
         whole = "forward" not in vars(layer) and not hooked
         self._names = _arguments(type(layer)) if whole else ()
-        self._named = [{*self._names[k:]} for k in range(len(self._names) + 1)]
+        # number of arguments in order and names of the others -> the names of all others, in order
+        self._orders: dict[tuple[Any, ...], tuple[str, ...]] = {}
         vars(layer)[_NAME] = self  # a fact too, of which nothing is held: no circle
         self._held = self._facts(layer)
         self._at = next(k for k, fact in enumerate(self._held) if fact is self)
@@ -146,12 +147,13 @@ class Again:
         self, layer: nn.Module, args: tuple[Any, ...], named: dict[str, Any]
     ) -> Tensor | None:
         """The same of a call of the layer, on which nobody has a hook that would see it."""
-        names = self._names
-        if len(args) + len(named) > len(names):
-            return None
-        rest = names[len(args) :]
-        if not named.keys() <= self._named[len(args)]:  # which `forward` refuses
-            return None
+        form = len(args), *named
+        rest = self._orders.get(form)
+        if rest is None:
+            rest = self._names[len(args) :]
+            if len(args) > len(self._names) or not {*rest} >= {*named}:  # which `forward` refuses
+                return None
+            self._orders[form] = rest
         return self(layer, *args, *map(named.get, rest))
 
     def __call__(self, layer: nn.Module, *args: Any) -> Tensor | None:

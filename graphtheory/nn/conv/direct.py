@@ -24,6 +24,9 @@ def _summed(messages: Tensor, nodes: Tensor, count: int) -> Tensor:
     return messages.new_zeros(count, *messages.shape[1:]).index_add_(0, nodes, messages)
 
 
+_FEW = 8_192  # edges up to which torch's `index_add` takes less time than PyG's `scatter`
+
+
 class Direct(MessagePassing):
     """Mixin of PyG's layer whose messages are made of features of neighbors and maybe of edges."""
 
@@ -39,7 +42,7 @@ class Direct(MessagePassing):
                 src, dst = ends.unbind()
                 messages = self.message(x_src.index_select(self.node_dim, src), **of_edges)
                 count = x_dst.shape[self.node_dim]
-                if reduce == "sum" and messages.dim() == 2:
+                if reduce == "sum" and messages.dim() == 2 and dst.numel() < _FEW:
                     return _summed(messages, dst, count)
                 return scatter(messages, dst, self.node_dim, count, reduce)
             except (IndexError, RuntimeError):  # which PyG raises in its own words

@@ -81,7 +81,7 @@ def tile(heads: int, dim: int, dtype: torch.dtype, edges: int = _MOST) -> Tile:
 
 
 def whole_rows(indptr: Tensor, edges: int, longest: int) -> Plan | None:
-    """The plan of rows that are not cut, the longest of which has so many edges; None of others."""
+    """The plan of rows none of which is cut, by the length of the longest; None of others."""
     count, order = indptr.numel() - 1, None
     if not count or longest > (CHUNK if edges > _SMALL else _OF_SMALL):
         return None
