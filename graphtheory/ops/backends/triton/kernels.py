@@ -11,7 +11,7 @@ sources, by the cached transposed structure, gathers query and gradient with tho
 the gradients of key and value. A bias table's gradient is added up by fixed shares of the edges.
 
 With H heads of D numbers of b bytes, F = H D b: forward reads 2 F bytes an edge, backward 4 F, and
-writes and reads 16 H more. No atomics add fractions: results are the same bits every time. Long rows
+writes and reads 16 H more. No atomics add fractions: results are the same bits each time. Long rows
 are found when a structure is first seen; after that nothing waits for the device, so that a CUDA
 graph can record a call.
 """
