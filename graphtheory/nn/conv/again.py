@@ -85,11 +85,12 @@ class Again:
         contents = [values[name] for values in own for name in _CONTENTS]
         self._contents = [one for one in contents if one]
         read = [*own[0].values(), *(v for part, of in self._parts for v in of(vars(part)))]
-        containers = [v for v in read if hasattr(v, "__len__")]
-        self._empty = [one for one in containers if not len(one)]  # hooks, as a rule
-        self._containers = [one for one in containers if len(one)]
         hooks = vars(layer)["_forward_pre_hooks"]
         self._contents += [hooks] if hooks else []
+        containers = [v for v in read if hasattr(v, "__len__") and not isinstance(v, str)]
+        self._empty = [one for one in containers if not len(one)]  # hooks, as a rule
+        told = {*map(id, self._contents)}
+        self._containers = [one for one in containers if len(one) and id(one) not in told]
         hooked = any(vars(layer)[name] for name in _HOOKS) or may_change(hooks, args)
         whole = "forward" not in vars(layer) and not hooked
         self._names = _arguments(type(layer)) if whole else ()
@@ -104,8 +105,7 @@ class Again:
         others = [(k, t) for k, t in rest if isinstance(t, Tensor)]
         self._others = [(k, ref(t), _state(t)) for k, t in others if not t.is_inference()]
         unknown = any(t.is_cpu or state_of(t) is None for _, t in others)
-        named = ((d, of, name) for d in own for of in _CONTENTS for name in d[of])
-        places = {id(d[of][name]): (d, of, name) for d, of, name in named}
+        places = {id(t): (content, name) for content in contents for name, t in content.items()}
         sources = [None if t is None else places.get(id(t)) for t in tensors]
         self._sources = [(k, *place) for k, place in enumerate(sources) if place is not None]
         self._free = [(k, [n for n, t in enumerate(tensors) if t is args[k]]) for k in free]
@@ -173,8 +173,8 @@ class Again:
                 return None
             for n in places:
                 tensors[n] = x
-        for n, own, of, name in self._sources:
-            tensors[n] = own[of][name]
+        for n, content, name in self._sources:
+            tensors[n] = content[name]
         prepared = self._prepared
         if needs_grad(tensors) != prepared.grad or torch.is_autocast_enabled(self._device):
             return None  # the replay looks at the kinds of tensors
