@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor
-from torch.nn.functional import leaky_relu
+from torch.nn import functional
 from torch_geometric import nn as pyg
 from torch_geometric.nn.aggr import SumAggregation
 from torch_geometric.nn.conv import MessagePassing
@@ -61,7 +61,6 @@ class _WeighedSum(Work):
     def __init__(self, nodes: Tensor, count: int, dropout: float) -> None:
         self.parts: Sequence[Tensor] = [nodes]
         self._count, self._dropout = count, dropout
-        self._scale = 1 / (1 - dropout) if dropout < 1 else 0.0
 
     def forward(self, tensors: Tensors) -> Tensors:
         (logits, messages), nodes = cast(Any, tensors), self.parts[0]
@@ -71,8 +70,9 @@ class _WeighedSum(Work):
         total = logits.new_zeros(shape).scatter_add_(0, rows, weights).add_(1e-16)
         weights /= total.index_select(0, nodes)
         used, drawn = weights, None
-        if self._dropout > 0:
-            used, drawn = torch.native_dropout(weights, self._dropout, True)
+        if self._dropout > 0:  # by what PyG's weights are multiplied
+            drawn = functional.dropout(torch.ones_like(weights), self._dropout)
+            used = weights * drawn
         weighed = messages * used.unsqueeze(-1)
         out = _summed(weighed, nodes, self._count)
         return out, weights, drawn, out
@@ -83,8 +83,7 @@ class _WeighedSum(Work):
         up = grad.index_select(0, nodes)
         of_weights, used = (up * messages).sum(-1), weights
         if drawn is not None:
-            share = drawn * self._scale
-            of_weights, used = of_weights * share, weights * share
+            of_weights, used = of_weights * drawn, weights * drawn
         of_weights -= (grad * out).sum(-1).index_select(0, nodes)
         return of_weights.mul_(weights), up.mul_(used.unsqueeze(-1))
 
@@ -96,7 +95,7 @@ class _WeighedSum(Work):
         nodes = self.parts[0]
         weights = softmax(logits, nodes, num_nodes=self._count)
         if drawn is not None:
-            weights = weights * drawn * self._scale
+            weights = weights * drawn
         return scatter(messages * weights.unsqueeze(-1), nodes, 0, self._count, "sum")
 
 
@@ -189,7 +188,7 @@ class _GATv2(_Attending):
                 x = x_dst.index_select(0, dst) + messages
                 if edge_attr is not None:
                     x = x + self._of_edges(edge_attr)
-                logits = (leaky_relu(x, self.negative_slope) * self.att).sum(-1)
+                logits = (functional.leaky_relu(x, self.negative_slope) * self.att).sum(-1)
                 return _Sum(_run(_WeighedSum(dst, count, dropout), logits, messages))
             except (IndexError, RuntimeError):  # which PyG raises in its own words
                 pass
