@@ -92,7 +92,7 @@ def _distance(found: list[Tensor], wanted: list[Tensor]) -> float:
     return float(np.nan_to_num(max(offs), nan=np.inf)) / size
 
 
-def _by_version(*tensors: Tensor) -> Any:
+def _by_version(*tensors: Tensor, undisturbed: bool = False) -> Any:
     """What `state_of` would be if torch counted every change."""
     if not all(map(content.is_plain, tensors)):
         return None
@@ -125,12 +125,7 @@ def versions_alone() -> Iterator[None]:
     users = [m for m in known if vars(m).get("state_of") is content.state_of]
     patches = [mock.patch.object(m, "state_of", _by_version) for m in users]
     patches.append(mock.patch.object(_NonZeros, "hold_of", _same_version))
-    compare, states = Neighborhood.check_unchanged, content._states
-    by_version = mock.patch.object(content, "_states", lambda tensors, _: _by_version(*tensors))
-    patches.append(by_version)
-
-    def by_bytes(*tensors: Tensor) -> Hashable | None:
-        return states(tensors, True)
+    compare, by_bytes = Neighborhood.check_unchanged, content.state_of
 
     def by_content(nb: Neighborhood) -> Hashable | None:
         with mock.patch.object(neighborhood, "state_of", by_bytes):

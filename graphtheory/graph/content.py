@@ -125,19 +125,16 @@ def _same(dense, indptr, columns, values):
     return True
 
 
-def state_of(*tensors: Tensor) -> Hashable | None:
+def state_of(*tensors: Tensor, undisturbed: bool = False) -> Hashable | None:
     """What stays the same while the tensors hold the same; None where a change goes unnoticed.
 
     In main memory a fingerprint of 64 bits of the whole content, which reads each tensor once. On
     other devices, where reading waits, torch's count of changes: it misses writes through `.data`.
+    `undisturbed` says that neither torch.func nor a compiler sees the call.
     """
-    undisturbed = innermost_transform() is None and not torch.compiler.is_compiling()
-    return _states(tensors, undisturbed)
-
-
-def _states(tensors: Sequence[Tensor], undisturbed: bool) -> Hashable | None:
-    """`state_of`; whether neither torch.func nor a compiler sees the call is known."""
     states: list[Hashable] = []
+    if not undisturbed:
+        undisturbed = innermost_transform() is None and not torch.compiler.is_compiling()
     for tensor in tensors:
         strided = undisturbed and tensor.layout is torch.strided and type(tensor) in PLAIN
         if not (strided and (tensor.is_cpu or not tensor.is_meta)) and not is_plain(tensor):
@@ -250,7 +247,7 @@ class PerTensorCache(Generic[Fact]):
 
     def __call__(self, tensor: Tensor, *more: Tensor) -> Fact:
         """The function's result for `tensor`."""
-        state = None if is_tracing() else _states((tensor, *more), True)
+        state = None if is_tracing() else state_of(tensor, *more, undisturbed=True)
         if state is None:
             return self._compute(tensor, *more)
         known = self._known.get(id(tensor))
@@ -266,14 +263,18 @@ class PerTensorCache(Generic[Fact]):
     def known(self, tensor: Tensor) -> Fact | None:
         """What is known of a tensor that a call outside traces has in hand; None if nothing is."""
         known = self._known.get(id(tensor))
-        if known is None or known[0]() is not tensor or known[1] != _states((tensor,), True):
+        if (
+            known is None
+            or known[0]() is not tensor
+            or known[1] != state_of(tensor, undisturbed=True)
+        ):
             return None
         fact: Fact = known[3]
         return fact
 
     def tell(self, tensor: Tensor, fact: Fact) -> None:
         """Keep the answer for a tensor that the caller knows already."""
-        if not is_tracing() and (state := _states((tensor,), True)) is not None:
+        if not is_tracing() and (state := state_of(tensor, undisturbed=True)) is not None:
             self._keep(tensor, state, fact)
 
     def _keep(self, tensor: Tensor, state: Hashable, fact: Fact) -> None:
